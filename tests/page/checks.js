@@ -128,7 +128,7 @@
     return !boxes.some(box => box.width >= 23.9 && box.height >= 23.9);
   }
 
-  /** What sticks out of a narrow window: the page as a whole, and texts outside of a place that scrolls by itself. */
+  /** What sticks out of a narrow window: the page as a whole, texts outside of a place that scrolls by itself, and places that scroll sideways, but for code. */
   function reflow() {
     const width = document.documentElement.clientWidth, faults = [];
     if (document.documentElement.scrollWidth > width) faults.push(`the page is ${document.documentElement.scrollWidth} wide of ${width}`);
@@ -140,6 +140,10 @@
         isInside = ["auto", "scroll"].includes(getComputedStyle(at).overflowX) && at.getBoundingClientRect().right <= width + 1;
       }
       if (!isInside) faults.push(`${name(element)}: from ${box.left.toFixed(0)} to ${box.right.toFixed(0)} of ${width}`);
+    }
+    for (const element of elements("body *:not(pre, textarea, input)")) {
+      const scrolls = ["auto", "scroll"].includes(getComputedStyle(element).overflowX);
+      if (scrolls && element.scrollWidth > element.clientWidth + 1) faults.push(`${name(element)}: scrolls to ${element.scrollWidth} of ${element.clientWidth}`);
     }
     return faults;
   }

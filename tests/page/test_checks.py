@@ -34,6 +34,7 @@ PLANTED = {
     "reflow": [
         ("<h1>Good", "<h1 style='width: 400px'>Good", "h1"),
         ("<h1>Good", "<h1 style='margin-left: -50px'>Good", "h1"),
+        ("<svg", "<div class='box' style='overflow: auto'><p style='width: 400px'>wide</p></div><svg", "box"),
     ],
     "motion": [
         ("<h1>", "<h1 style='transition: color 1s'>", "h1"),

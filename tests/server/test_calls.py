@@ -17,7 +17,7 @@ from selectrie.engine.engine import Engine
 from selectrie.errors import OptionError
 from selectrie.options.checks import options_of
 from selectrie.results.drawing.beams import draw_beam
-from selectrie.results.drawing.choices import draw_choices, draw_selection_trie
+from selectrie.results.drawing.choices import draw_selection_trie
 from selectrie.results.drawing.sentences import selection_sentences
 from selectrie.server import ServerOptions, app
 from selectrie.server.calls import page_templates
@@ -545,7 +545,6 @@ def test_an_answer_with_drawings(llm):
     }
     found = llm.select("a", body["choices"])
     assert drawing["trie"] == draw_selection_trie(found).to_dict()
-    assert drawing["bars"] == draw_choices(found).to_dict()
     said = selection_sentences(found)
     assert {**drawing["sentences"], "work": ""} == {**said, "work": ""}
 
@@ -564,11 +563,12 @@ def test_a_branch_is_folded_by_its_number(llm):
 
 
 def test_beams_and_slots_are_drawn(llm):
-    """Texts of a beam as bars and as a trie; a page has drawings in the records of slots that decide among texts."""
+    """Texts of a beam as a trie; a page has drawings in the records of slots that decide among texts."""
     beam = ask(app(llm), "POST", "/v1/beam", {"prompt": "a", "regex": "[ab]{1,3}", "n": 3, "drawing": True}).json
     found = llm.beam_search("a", Grammar.from_regex("[ab]{1,3}"), n=3)
-    assert {**beam["drawing"]["sentences"], "work": ""} == {**draw_beam(found)["sentences"], "work": ""}
-    assert [one["label"] for one in beam["drawing"]["bars"]["outline"]] == [one.text for one in found]
+    wanted = draw_beam(found)
+    assert beam["drawing"]["trie"] == wanted["trie"]
+    assert {**beam["drawing"]["sentences"], "work": ""} == {**wanted["sentences"], "work": ""}
     body = {
         "template": PAGE,
         "values": {"name": "x", "options": ["b", "cd"]},
@@ -577,7 +577,7 @@ def test_beams_and_slots_are_drawn(llm):
     }
     free, chosen = ask(app(llm), "POST", "/v1/render", body).json["slots"]
     assert "drawing" not in free["record"]
-    assert set(chosen["record"]["drawing"]) == {"strip", "trie", "bars", "sentences"}
+    assert set(chosen["record"]["drawing"]) == {"strip", "trie", "sentences"}
 
 
 def test_a_drawing_does_not_widen_the_search_of_a_grammar(llm):

@@ -121,9 +121,10 @@ def test_answers_are_drawn_on_request():
     with fake() as llm:
         reply = ask(app(llm), "POST", "/v1/decisions", {**body, "drawing": True})
         assert "drawing" not in ask(app(llm), "POST", "/v1/decisions", body).json
-    drawing = reply.json["drawing"]
-    assert (drawing["strip"], drawing["trie"], drawing["sentences"]) == (None, None, {})
-    heads = drawing["bars"]["outline"]
+        named = {"state": STATE, "questions": {"intent": QUESTIONS[0]}, "drawing": True}
+        other = ask(app(llm), "POST", "/v1/systemone", named).json["drawing"]
+    heads = reply.json["drawing"]["bars"]["outline"]
+    assert [one["label"] for one in other["bars"]["outline"]] == [heads[0]["label"]]
     assert [one["label"].partition(":")[0] for one in heads] == ["intent", "questions[1]", "urgency"]
     assert [len(one["children"]) for one in heads] == [3, 2, 2]
     choice, predicate, _ = reply.json["answers"]

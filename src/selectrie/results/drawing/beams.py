@@ -22,7 +22,6 @@ def draw_beam(result: BeamResult, *, fold: Collection[int] = ()) -> dict[str, ob
     return {
         "strip": None,
         "trie": result.draw("trie", fold=fold).to_dict(),
-        "bars": result.draw("bars").to_dict(),
         "sentences": {
             "winner": f"{quoted(result.text)}, {p} of everything",
             "proof": beam_proof_sentence(result),

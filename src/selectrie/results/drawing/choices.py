@@ -46,7 +46,6 @@ def draw_selection(
     return {
         "strip": None if strip is None else draw_strip(selection, strip).to_dict(),
         "trie": draw_selection_trie(selection, fold=fold).to_dict(),
-        "bars": draw_choices(selection).to_dict(),
         "sentences": selection_sentences(selection),
     }
 

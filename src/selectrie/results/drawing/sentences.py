@@ -22,8 +22,8 @@ def selection_sentences(selection: SelectionLike) -> dict[str, str | None]:
     return {
         "winner": winner_sentence(selection),
         "margin": selection.margin_words(".3f"),
-        "share_of_set": f"share of the set {set_words(selection, at)}",
-        "share_of_all": f"share of everything the model would say {all_words(selection, at)}",
+        "share_of_set": set_words(selection, at),
+        "share_of_all": all_words(selection, at),
         "coverage": _covered_sentence(selection),
         "proof": proof_sentence(selection),
         "work": cost_sentence(selection.cost),

@@ -91,6 +91,8 @@ class DecisionBody(_DecisionOptions, Body):
 
     think: ThinkOptions | None = None
     """Rationales that are written first."""
+    drawing: bool | None = None
+    """Whether the response has a drawing of the answers."""
     confidence: Annotated[str, one_of(CONFIDENCES)] | None = None
     """How confidence is computed."""
     request_id: str | None = None
@@ -402,7 +404,7 @@ class DecisionRequest:
     warnings: Sequence[str]
     priority: int
     labels: Mapping[str, Mapping[str, Any]]
-    is_drawn: bool = False
+    is_drawn: bool
 
 
 def make_request(
@@ -456,7 +458,8 @@ def make_request(
     if options.calibration is not None and body.think is None and given.get("rule") not in BASELINE_RULES:
         given.setdefault("calibration", replace(options.calibration, is_default=True))
     params, confidence = DecisionParams(**given), body.confidence or options.confidence
-    return DecisionRequest(state, questions, asked, params, confidence, warned, body.priority or 0, labels)
+    priority, is_drawn = body.priority or 0, bool(body.drawing)
+    return DecisionRequest(state, questions, asked, params, confidence, warned, priority, labels, is_drawn)
 
 
 def check_size(asked: Sequence[AskedQuestion], options: ServerOptions) -> None:

@@ -60,8 +60,6 @@ class DecisionsBody(DecisionBody):
         title="a list of questions", min_length=1
     )
     """The questions."""
-    drawing: bool | None = None
-    """Whether the response has a drawing of the answers."""
     prompt_cache_key: Ignored = None
     prompt_cache_options: Ignored = None
     safety_identifier: Ignored = None
@@ -90,7 +88,7 @@ def read_decisions(data: Mapping[str, Any], options: ServerOptions) -> DecisionR
             raise OptionError(f"input[{index}]", item, allowed)
     state = text_of_state(of_json(data["input"]), "input")
     warnings = unknown_fields(data, DecisionsBody.model_fields)
-    return replace(make_request(body, state, asked, options, warnings=warnings), is_drawn=bool(body.drawing))
+    return make_request(body, state, asked, options, warnings=warnings)
 
 
 def _name_of(question: object) -> str | None:
@@ -120,17 +118,15 @@ def decisions_response(request: DecisionRequest, decision: Decision, model: str)
         "answers": answers,
         "usage": {**tokens, **details},
         **make_warnings(request, decision),
-        **({"drawing": _draw(request, decision)} if request.is_drawn else {}),
     }
 
 
 def _draw(request: DecisionRequest, decision: Decision) -> dict[str, Any]:
-    """Return the drawing of the answers, in the shape that all drawings have."""
+    """Return the field `drawing` of a response: the answers as bars."""
     names = {one.path: one.name or one.path for one in request.asked}
     labels = {path: str(value) for of_one in request.labels.values() for path, value in of_one.items()}
     shown = {labels.get(path) or names.get(path, path): answer for path, answer in decision.items()}
-    bars = draw_answers(shown, bound_probability)
-    return {"strip": None, "trie": None, "bars": bars.to_dict(), "sentences": {}}
+    return {"drawing": {"bars": draw_answers(shown, bound_probability).to_dict()}}
 
 
 def labels_answer(labels: Mapping[str, Any], decision: Decision) -> dict[str, Any]:
@@ -229,4 +225,8 @@ async def answer_by(form: Form, request: Request) -> Response:
     exchange.n_prompt, exchange.n_drawn = usage.input_tokens, usage.output_tokens
     exchange.rows_naive = usage.cost.rows_naive
 
-    return await exchange.run(lambda: json_response(form.write(decision_request, decision, lease.name)))
+    def respond() -> Response:
+        drawn = _draw(decision_request, decision) if decision_request.is_drawn else {}
+        return json_response({**form.write(decision_request, decision, lease.name), **drawn})
+
+    return await exchange.run(respond)

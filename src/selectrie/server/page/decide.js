@@ -6,11 +6,13 @@
  * the other fields of its question as they were.
  */
 
-import { errorOf, number, percent, points, textOf, whole } from "./format.js";
+import { figureOf } from "./drawing.js";
+import { UNKNOWN, barOf, errorOf, number, percent, points, textOf, whole } from "./format.js";
 import {
   FieldError,
   area,
   controlsOf,
+  factsOf,
   fill,
   filtered,
   h,
@@ -18,9 +20,10 @@ import {
   optionsOf,
   parseJson,
   readOptions,
+  setter,
   stateOf,
 } from "./form.js";
-import { barOf, massNote, rowsWords, tieWords } from "./select.js";
+import { massNote, rowsWords, tieWords } from "./select.js";
 import { note } from "./states.js";
 
 /** @typedef {import("./main.js").Context} Context */
@@ -34,7 +37,7 @@ const CLOSE = "the first two may have the same probability within what is known 
 const ALL_ORDERS = 4; // up to so many options, every order is asked
 const TYPES = {
   choice: "one option",
-  predicate: "yes or no",
+  predicate: "true or false",
   score: "a level",
 };
 
@@ -77,7 +80,7 @@ export const decide = {
     const about = state.mode === "json" ? parseJson("state", text) : text;
     return {
       path: PATH,
-      body: { state: about, questions, ...options },
+      body: { state: about, questions, ...options, drawing: true },
       state: { ...state, questions: JSON.stringify(questions) },
     };
   },
@@ -337,7 +340,12 @@ function optionsFrom(text) {
 function show(answer, place, context) {
   const questions = context.request?.body.questions ?? {};
   const entries = Object.entries(/** @type {Record<string, any>} */ (answer.answers));
-  const some = entries.map(([name, one]) => sectionOf(name, one, questions[name] ?? {}, context));
+  const bars = answer.drawing?.bars;
+  const heads = [...(bars?.outline ?? [])];
+  const some = entries.map(([name, one]) => {
+    const drawn = heads.splice(0, one.type === "multi_label" ? Object.keys(one.probabilities).length : 1);
+    return sectionOf(name, one, questions[name] ?? {}, drawn, context);
+  });
   const orders = h(
     "button",
     { type: "button", class: "orders", onclick: () => void context.again({ permutations: ordersOf(questions) }) },
@@ -352,23 +360,17 @@ function show(answer, place, context) {
   );
   place.replaceChildren(
     ...(answer.warnings ?? []).map((/** @type {string} */ one) => note("warning", [h("bdi", {}, String(one))])),
+    bars ? figureOf(bars, { name: "answer-bars" }) : "",
     h(
       "div",
       { class: "answers" },
       some.map((one) => one.section),
     ),
     h("p", { class: "remedies" }, orders, hint),
-    h(
-      "dl",
-      { class: "facts" },
-      h(
-        "div",
-        {},
-        h("dt", {}, "prompt tokens"),
-        h("dd", {}, number(answer.usage.input_tokens, whole(answer.usage.input_tokens), "input tokens")),
-      ),
-      h("div", {}, h("dt", {}, "model"), h("dd", {}, h("bdi", {}, answer.model))),
-    ),
+    factsOf([
+      ["prompt tokens", number(answer.usage.input_tokens, whole(answer.usage.input_tokens), "input tokens")],
+      ["model", h("bdi", {}, answer.model)],
+    ]),
   );
   const states = some.map((one) => one.state);
   const state = states.includes("low-mass") ? "low-mass" : states.includes("tie") ? "tie" : "done";
@@ -393,9 +395,10 @@ function ordersOf(questions) {
  * @param {string} name
  * @param {any} one the answer
  * @param {Json} question
+ * @param {import("./drawing.js").Item[]} drawn what the picture has of it, with an item for each option
  * @param {Context} context
  */
-function sectionOf(name, one, question, context) {
+function sectionOf(name, one, question, drawn, context) {
   const rows = rowsOf(one);
   const best = rows.find(([, , isBest]) => isBest);
   const value = one.type === "multi_label" ? one.choices.join(", ") || "none of them" : (best?.[0] ?? "");
@@ -408,37 +411,30 @@ function sectionOf(name, one, question, context) {
       : question.instructions
         ? JSON.stringify(question.instructions)
         : "";
-  const tolerance = Math.max(told.tolerance ?? 0, Number.MIN_VALUE);
+  const tolerance = told.tolerance || UNKNOWN;
   const isNear = !told.is_tie && typeof told.margin === "number" && told.margin < (told.tolerance ?? 0);
+  // An item without numbers stands for options that are not drawn.
+  const nDrawn = drawn.flatMap((head) => head.children).filter((option) => option.numbers.length).length;
+  /** @type {[string, Node, string?][]} */
   const facts = [];
   if (mass !== undefined && mass !== null) {
     const share = number(mass, percent(mass, tolerance), "label mass");
-    facts.push(fact("label mass", share, "how much of the model's belief the options hold"));
+    facts.push(["label mass", share, "how much of the model's belief the options hold"]);
   }
   if (one.confidence !== undefined) {
-    facts.push(fact("confidence", number(one.confidence, percent(one.confidence, tolerance), "confidence")));
+    facts.push(["confidence", number(one.confidence, percent(one.confidence, tolerance), "confidence")]);
   }
   if (one.type === "score") {
     const [low, high] = [0, rows.length - 1].map((at) => Object.keys(one.legend ?? {})[at] ?? at);
     const scale = `on the scale from ${low} (${rows[0]?.[0]}) to ${high} (${rows.at(-1)?.[0]})`;
-    facts.push(fact("score", number(one.score, one.score.toFixed(2), "score"), scale));
+    facts.push(["score", number(one.score, one.score.toFixed(2), "score"), scale]);
   }
   if (context.request?.body.permutations && told.spread !== undefined && told.spread !== null) {
     const words = told.order_dependent ? "another order has another winner" : "every order has this winner";
     const spread = number(told.spread, points(told.spread, told.tolerance), "spread");
-    facts.push(fact("spread over orders", spread, words));
+    facts.push(["spread over orders", spread, words]);
   }
-  if (told.rows !== undefined) facts.push(fact("rows evaluated", rowsWords(told.rows, told.rows_one_by_one)));
-  const bars = h("ol", { class: "bars" });
-  const rowOf = (/** @type {Row} */ [text, p, isBest]) =>
-    h(
-      "li",
-      { class: isBest ? "wins" : null },
-      h("span", { class: "label" }, textOf(text, 120)),
-      barOf(p),
-      number(p, percent(p, tolerance), "probability"),
-    );
-  const filter = filtered(rows, ([text]) => text, rowOf, bars);
+  if (told.rows !== undefined) facts.push(["rows evaluated", rowsWords(told.rows, told.rows_one_by_one)]);
   const section = h(
     "section",
     { class: "part decided", "aria-label": `Answer to ${name}` },
@@ -457,9 +453,8 @@ function sectionOf(name, one, question, context) {
     told.order_dependent && note("warning", ["The order of the options decides: another order has another winner."]),
     isLow && lowMass(one, context),
     h("p", { class: "decision" }, textOf(value)),
-    filter,
-    bars,
-    h("dl", { class: "facts" }, facts),
+    factsOf(facts),
+    nDrawn < rows.length && listOf(rows, tolerance),
   );
   return {
     section,
@@ -469,12 +464,23 @@ function sectionOf(name, one, question, context) {
 }
 
 /**
- * @param {string} name
- * @param {Node} value
- * @param {string} [meaning]
+ * Return all options of a question that has too many for the picture.
+ *
+ * @param {Row[]} rows
+ * @param {number} tolerance
  */
-function fact(name, value, meaning = "") {
-  return h("div", {}, h("dt", {}, name), h("dd", {}, value, meaning && h("span", { class: "hint" }, ` ${meaning}`)));
+function listOf(rows, tolerance) {
+  const bars = h("ol", { class: "bars" });
+  const rowOf = (/** @type {Row} */ [text, p, isBest]) =>
+    h(
+      "li",
+      { class: isBest ? "wins" : null },
+      h("span", { class: "label" }, textOf(text, 120)),
+      barOf(p),
+      number(p, percent(p, tolerance), "probability"),
+    );
+  const filter = filtered(rows, ([text]) => text, rowOf, bars);
+  return h("details", {}, h("summary", {}, `All ${whole(rows.length)} options`), filter, bars);
 }
 
 /**
@@ -486,8 +492,8 @@ function fact(name, value, meaning = "") {
 function rowsOf(one) {
   if (one.type === "noul")
     return [
-      ["yes", one.noul, one.noul >= 0.5],
-      ["no", 1 - one.noul, one.noul < 0.5],
+      ["true", one.noul, one.noul >= 0.5],
+      ["false", 1 - one.noul, one.noul < 0.5],
     ];
   const pairs = Object.entries(/** @type {Record<string, number>} */ (one.probabilities));
   if (one.type === "multi_label") return pairs.map(([text, p]) => [text, p, one.choices.map(String).includes(text)]);
@@ -507,18 +513,12 @@ function rowsOf(one) {
  * @param {Context} context
  */
 function lowMass(one, context) {
-  const set = (/** @type {string} */ value) => () => {
-    const menu = /** @type {HTMLSelectElement} */ (context.form.elements.namedItem("template"));
-    menu.value = value;
-    menu.dispatchEvent(new Event("input", { bubbles: true }));
-    void context.run();
-  };
   const { label_mass: mass, top_tokens: tokens } = one.diagnostics;
   const wanted = tokens.map((/** @type {any} */ token) => [token.token, token.logprob]);
   /** @type {[string, () => void][]} */
   const remedies = [
-    ["Ask in the chat template", set("chat")],
-    ["Ask on a plain page", set("base")],
+    ["Ask in the chat template", setter(context, "template", "chat")],
+    ["Ask on a plain page", setter(context, "template", "base")],
   ];
   const { tolerance } = one.diagnostics;
   return massNote("The model would hardly say any of these.", ["label mass", mass], wanted, remedies, tolerance);

@@ -3,11 +3,12 @@
  * Drawings of the server: its shapes as elements of SVG, and the same content as a nested list.
  *
  * The layout is the server's. The picture is hidden from screen readers; keyboards and screen
- * readers use the list. A shape shows its title on hover and touch; Escape closes it.
+ * readers use the list. A window that is too narrow for a picture shows the list instead, with a
+ * bar for each item. A shape shows its title on hover and touch; Escape closes it.
  */
 
 import { freshId, h, scroller } from "./form.js";
-import { number } from "./format.js";
+import { barOf, number } from "./format.js";
 
 /** @typedef {{tag: string, attributes: Record<string, string>, text: string, children: Shape[]}} Shape */
 /** @typedef {{name: string, value: number | null, text: string}} Figure */
@@ -15,6 +16,11 @@ import { number } from "./format.js";
 /** @typedef {{width: number, height: number, title: string, shapes: Shape[], outline: Item[]}} Drawing */
 
 const SVG = "http://www.w3.org/2000/svg";
+/** Windows in which `page.css` hides pictures. */
+const NARROW = matchMedia("(max-width: 45rem)");
+NARROW.addEventListener("change", () => {
+  for (const one of document.querySelectorAll("details.as-list")) one.toggleAttribute("open", NARROW.matches);
+});
 const TAGS = new Set(["g", "svg", "rect", "path", "line", "circle", "polygon", "text", "tspan", "title"]);
 const ATTRIBUTES =
   /^(class|d|x|y|x1|x2|y1|y2|dx|dy|r|cx|cy|rx|ry|points|width|height|viewBox|transform|stroke-width|stroke-dasharray|data-[a-z-]+)$/;
@@ -34,7 +40,7 @@ export function figureOf(drawing, { name, folded = [], onFold = null, caption = 
     { class: `drawing ${name}` },
     scroller(drawing.title, "picture", picture),
     caption ? h("figcaption", {}, caption) : null,
-    h("details", { class: "as-list" }, h("summary", {}, `${drawing.title} – as a list`), list),
+    h("details", { class: "as-list", open: NARROW.matches }, h("summary", {}, `${drawing.title} – as a list`), list),
   );
   figure.style.setProperty("--width", `${drawing.width}px`);
   listen(figure, picture, drawing.outline, folded, onFold);
@@ -133,14 +139,16 @@ function toggled(folded, node) {
  * @param {Item} item
  * @returns {(string | Node)[]}
  */
-function wordsOf(item) {
+function wordsOf({ label, numbers, marks }) {
+  const share = numbers[0]?.value ?? -1;
   return [
-    h("bdi", { class: "text" }, item.label),
-    ...item.numbers.flatMap((one) => [
-      " ",
+    h("bdi", { class: numbers.length ? "text" : null }, label),
+    ...(share >= 0 && share <= 1 ? [" ", barOf(share)] : []),
+    ...numbers.flatMap((one, at) => [
+      at ? ", " : " ",
       h("span", { class: "figure" }, `${one.name} `, number(one.value, one.text, one.name)),
     ]),
-    ...(item.marks.length ? [" ", h("span", { class: "marks" }, item.marks.join(", "))] : []),
+    ...(marks.length ? [", ", h("span", { class: "marks" }, marks.join(", "))] : []),
   ];
 }
 

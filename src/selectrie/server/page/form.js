@@ -54,6 +54,65 @@ export function h(tag, attributes = {}, ...children) {
   return element;
 }
 
+/**
+ * Return a part of an answer below its title.
+ *
+ * @param {string} title
+ * @param {...(Child | Child[])} children
+ */
+export function partOf(title, ...children) {
+  return h("section", { class: "part" }, h("h2", {}, title), ...children);
+}
+
+/**
+ * Return names with their values; a value that is empty is left out with its name.
+ *
+ * @param {[string, Child, string?][]} facts name, value, and what the value means
+ * @param {string} [kind] their class
+ */
+export function factsOf(facts, kind = "") {
+  const shown = facts.filter(([, value]) => value);
+  return h(
+    "dl",
+    { class: "facts" },
+    shown.map(([name, value, meaning]) =>
+      h(
+        "div",
+        { class: kind },
+        h("dt", {}, name),
+        h("dd", {}, value, meaning && h("span", { class: "hint" }, ` ${meaning}`)),
+      ),
+    ),
+  );
+}
+
+/**
+ * Return a table of choices.
+ *
+ * @param {string[]} heads
+ * @param {HTMLTableSectionElement} body
+ */
+export function tableOf(heads, body) {
+  const head = heads.map((one) => h("th", { scope: "col" }, one));
+  return scroller("The choices", "", h("table", { class: "choices" }, h("thead", {}, h("tr", {}, head)), body));
+}
+
+/**
+ * Return what a remedy does: it sets a control and runs the tab.
+ *
+ * @param {import("./main.js").Context} context
+ * @param {string} name of the control
+ * @param {string} value
+ */
+export function setter(context, name, value) {
+  return () => {
+    const control = /** @type {Control} */ (context.form.elements.namedItem(name));
+    control.value = value;
+    control.dispatchEvent(new Event("input", { bubbles: true }));
+    void context.run();
+  };
+}
+
 const sized = new ResizeObserver((entries) => {
   for (const { target } of entries) {
     if (target.scrollWidth > target.clientWidth) target.setAttribute("tabindex", "0");

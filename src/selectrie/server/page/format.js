@@ -16,6 +16,9 @@ const SHOWN = new Map([
   ["\t", "⇥"],
 ]);
 
+/** Stands for a tolerance that is not known: above 0, so that no probability reads as exactly 1. */
+export const UNKNOWN = Number.MIN_VALUE;
+
 /**
  * Return a text as plain characters, with the invisible ones shown: `␣ ⏎ ⇥ ‹U+202E›`.
  *
@@ -92,6 +95,30 @@ export function percent(p, tolerance = 0) {
   const parts = rest >= 0.095 ? 10 : rest >= 0.0095 ? 100 : 1000;
   const n = Math.floor(rest * parts + 0.5);
   return `≈ ${written(p <= 0.5 ? n : parts - n, parts)}`;
+}
+
+/**
+ * Return an upper bound on a probability: "at most 12 %".
+ *
+ * @param {number} p
+ * @param {number} [tolerance] as for `percent`
+ */
+export function atMost(p, tolerance = 0) {
+  return `at most ${percent(p, tolerance).replace("< ", "")}`;
+}
+
+/**
+ * Return a bar to the low end of a share, hatched to its high end; the whole width is 1.
+ *
+ * @param {number} low
+ * @param {number} [high]
+ */
+export function barOf(low, high = low) {
+  const solid = h("span", { class: "solid" });
+  const open = h("span", { class: "open" });
+  solid.style.inlineSize = `${100 * low}%`;
+  open.style.inlineSize = `${100 * Math.max(0, high - low)}%`;
+  return h("span", { class: "bar", "aria-hidden": "true" }, solid, open);
 }
 
 /**

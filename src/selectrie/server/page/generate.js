@@ -1,8 +1,7 @@
 // @ts-check
 /** The tab Generate: several texts side by side, each token tinted by its log-probability. */
 
-import { ask } from "./api.js";
-import { errorOf, number, percent, score, textOf, visible, whole } from "./format.js";
+import { UNKNOWN, errorOf, number, percent, score, textOf, visible, whole } from "./format.js";
 import { fill, h, optionField, optionsOf, readOptions, stateOf } from "./form.js";
 import { promptFields } from "./select.js";
 
@@ -13,9 +12,6 @@ const ALTERNATIVES = 5;
 const FIRST = new Set(["n", "max_tokens", "temperature", "seed"]);
 /** Least probabilities of the tints, from the surest on, as notebooks have them. */
 export const TINTS = [0.9, 0.5, 0.1, 0.01];
-
-/** Stands for a tolerance that is not known: above 0, so that no probability reads as exactly 1. */
-const UNKNOWN = Number.MIN_VALUE;
 
 /** @typedef {{text: string, logp: number | null, others: [string, number][]}} Token */
 /** @typedef {{tokens: Token[], rest: string, finish: string}} Column `rest` is text without tokens */
@@ -49,16 +45,16 @@ export const generate = {
     return { path: PATH, body: { prompt, ...options, logprobs: ALTERNATIVES }, state };
   },
   write: fill,
-  gather() {
+  gather(body, context) {
     /** @type {any} */
     let first = null;
     /** @type {Column[]} */
     const columns = [];
-    let known = Promise.resolve(UNKNOWN);
-    const result = () => ({ ...first, columns: columns.filter(Boolean) });
+    const known = context.tolerance();
+    const most = body.max_tokens ?? context.options[PATH].find((one) => one.path === "max_tokens")?.default;
+    const result = () => ({ ...first, columns: columns.filter(Boolean), most: (body.n ?? 1) * most });
     return {
       add(event) {
-        if (!first) known = toleranceOf(event.model);
         first ??= event;
         for (const choice of event.choices ?? [])
           addTo((columns[choice.index] ??= { tokens: [], rest: "", finish: "" }), choice);
@@ -67,16 +63,14 @@ export const generate = {
       end: async () => ({ ...result(), tolerance: await known }),
     };
   },
-  news(_event, place, _context, gathered) {
-    show(gathered, place);
+  news(_event, pane, gathered) {
+    pane.stream();
+    pane.progress(nTokens(gathered), gathered.most, "token", "at most ");
+    show(gathered, pane.place);
   },
   show(answer, place) {
     show(answer, place);
-    const n = answer.columns.reduce(
-      (/** @type {number} */ sum, /** @type {Column} */ one) => sum + one.tokens.length,
-      0,
-    );
-    return { state: "done", sentence: `${answer.columns.length} texts, ${whole(n)} tokens.` };
+    return { state: "done", sentence: `${answer.columns.length} texts, ${whole(nTokens(answer))} tokens.` };
   },
   numbers: (answer) =>
     answer.columns.map((/** @type {Column} */ one, /** @type {number} */ at) => [
@@ -86,18 +80,9 @@ export const generate = {
     ]),
 };
 
-/**
- * Return by how many nats batching may move a row of a model; completions do not say it.
- *
- * @param {string} model
- * @returns {Promise<number>}
- */
-async function toleranceOf(model) {
-  try {
-    return (await ask(`/tokenizer_info?model=${encodeURIComponent(model)}`)).tolerance || UNKNOWN;
-  } catch {
-    return UNKNOWN; // the texts are there all the same
-  }
+/** @param {{columns: Column[]}} answer @returns {number} how many tokens it has */
+function nTokens({ columns }) {
+  return columns.reduce((sum, one) => sum + one.tokens.length, 0);
 }
 
 /**

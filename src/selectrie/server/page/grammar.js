@@ -2,7 +2,7 @@
 /** The tab Grammar: the most probable of all texts of a grammar, proved while it is searched. */
 
 import { number, percent, textOf } from "./format.js";
-import { FieldError, area, fill, h, labelled, optionsOf, parseJson, readOptions, stateOf } from "./form.js";
+import { FieldError, area, fill, h, labelled, optionsOf, parseJson, partOf, readOptions, stateOf } from "./form.js";
 import { promptFields, promptOf, showSelection } from "./select.js";
 
 const PATH = "/v1/select";
@@ -68,31 +68,34 @@ export const grammar = {
     form.querySelector(".inputs")?.dispatchEvent(new Event("filled"));
   },
   show: (answer, place, context) => showSelection(answer, place, context, false),
-  begin(place) {
-    found.delete(place);
+  begin(place, context) {
+    searches.set(place, { texts: [], tolerance: context.tolerance() });
   },
-  news(event, place) {
-    if (event.type !== "found") return;
-    const texts = [
-      { text: event.text, logp: event.logp },
-      ...(found.get(place) ?? []).filter((one) => one.text !== event.text),
-    ];
-    texts.sort((a, b) => b.logp - a.logp);
-    found.set(place, texts.slice(0, MOST_FOUND));
-    const rows = texts
-      .slice(0, MOST_FOUND)
-      .map((one) =>
-        h("li", {}, textOf(one.text, 120), " ", number(Math.exp(one.logp), percent(Math.exp(one.logp)), "found")),
-      );
-    place.replaceChildren(
-      h("section", { class: "part found" }, h("h2", {}, "Best so far, not proved yet"), h("ol", {}, rows)),
+  async news(event, pane) {
+    const search = /** @type {Search} */ (searches.get(pane.place));
+    if (event.type === "found")
+      search.texts = [event, ...search.texts.filter((one) => one.text !== event.text)]
+        .sort((a, b) => b.logp - a.logp)
+        .slice(0, MOST_FOUND);
+    const tolerance = await search.tolerance;
+    if (searches.get(pane.place) !== search) return; // another request has begun
+    const rows = search.texts.map(({ text, logp }) =>
+      h("li", {}, textOf(text, 120), " ", number(Math.exp(logp), percent(Math.exp(logp), tolerance), "found")),
+    );
+    pane.stream();
+    pane.place.replaceChildren(
+      partOf(
+        "Best so far, not proved yet",
+        rows.length ? h("ol", {}, rows) : h("p", {}, "No text has come to its end yet."),
+      ),
     );
   },
   explain: (message, form) => caretOf(message, /** @type {HTMLTextAreaElement} */ (form.elements.namedItem("source"))),
 };
 
-/** @type {WeakMap<HTMLElement, {text: string, logp: number}[]>} the texts that were found, best first */
-const found = new WeakMap();
+/** @typedef {{texts: {text: string, logp: number}[], tolerance: Promise<number>}} Search texts found, best first */
+/** @type {WeakMap<HTMLElement, Search>} */
+const searches = new WeakMap();
 
 /**
  * Return the line that an error is about, with a caret under its column, or null. The cursor

@@ -10,7 +10,7 @@
 import { GoneError, ServerError, address, ask, stream } from "./api.js";
 import { closeTips } from "./drawing.js";
 import { FieldError, clearErrors, focusField, h } from "./form.js";
-import { duration } from "./format.js";
+import { UNKNOWN, duration } from "./format.js";
 import { rank, select } from "./select.js";
 import { install } from "./share.js";
 import { Pane, announce, announceAnswer, keyForm } from "./states.js";
@@ -35,6 +35,7 @@ import { Pane, announce, announceAnswer, keyForm } from "./states.js";
  * @property {any} answer the last one
  * @property {() => Promise<void>} run reads the form and asks
  * @property {(more: Record<string, any>) => Promise<void>} again asks the last request with other fields
+ * @property {() => Promise<number>} tolerance by how many nats batching may move a row of the model that is asked
  */
 /**
  * @typedef {object} Tab
@@ -49,9 +50,9 @@ import { Pane, announce, announceAnswer, keyForm } from "./states.js";
  * @property {(form: HTMLFormElement, state: Record<string, any>) => void} write
  * @property {(answer: any, place: HTMLElement, context: Context) => Outcome} show
  * @property {(answer: any) => import("./share.js").Told[]} [numbers] of an answer that a link keeps; by default those of its choices
- * @property {(event: any, place: HTMLElement, context: Context, gathered?: any) => void} [news] shows an event before the result
- * @property {() => {add: (event: any) => void, result: () => any, end: () => Promise<any>}} [gather] makes the answer of a stream that has no event `result`; `end` returns the whole one
- * @property {(place: HTMLElement) => void} [begin] is called before a request is sent
+ * @property {(event: any, pane: Pane, gathered?: any) => void | Promise<void>} [news] shows an event before the result
+ * @property {(body: Record<string, any>, context: Context) => {add: (event: any) => void, result: () => any, end: () => Promise<any>}} [gather] makes the answer of a stream that has no event `result`; `end` returns the whole one
+ * @property {(place: HTMLElement, context: Context) => void} [begin] is called before a request is sent
  * @property {(message: string, form: HTMLFormElement) => Node | null} [explain] returns what is shown below an error's message
  */
 
@@ -111,6 +112,7 @@ export class Slot {
       answer: null,
       run: () => this.run(),
       again: (more) => this.again(more),
+      tolerance: () => page.tolerance(),
     };
   }
 
@@ -190,7 +192,7 @@ export class Slot {
     this.controller = controller;
     const began = performance.now();
     this.pane.run(() => this.stop());
-    this.tab?.begin?.(this.pane.place);
+    this.tab?.begin?.(this.pane.place, this.context);
     this.reveal();
     try {
       const answer = await this.answerOf(request, controller.signal);
@@ -213,19 +215,13 @@ export class Slot {
   async answerOf(request, signal) {
     const body = this.page.named(request.body);
     if (!this.tab?.isStream) return ask(request.path, body, signal);
-    const gathered = this.tab.gather?.();
+    const gathered = this.tab.gather?.(body, this.context);
     let answer = null;
     for await (const event of stream(request.path, body, signal)) {
-      if (gathered) {
-        gathered.add(event);
-        this.pane.stream();
-        this.tab.news?.(event, this.pane.place, this.context, gathered.result());
-      } else if (event.type === "result") answer = event;
-      else if (event.type === "progress") this.pane.progress(event.done, event.total);
-      else if (this.tab.news) {
-        this.pane.stream();
-        this.tab.news(event, this.pane.place, this.context);
-      }
+      gathered?.add(event);
+      if (event.type === "progress") this.pane.progress(event.done, event.total);
+      if (event.type === "result") answer = event;
+      else await this.tab.news?.(event, this.pane, gathered?.result());
     }
     if (gathered) return gathered.end();
     if (answer) return answer;
@@ -309,6 +305,17 @@ export class Page {
    */
   named(body) {
     return this.model ? { model: this.model, ...body } : body;
+  }
+
+  /** Return the tolerance of the model that is asked; streams do not say it. */
+  async tolerance() {
+    const name = this.model || this.first;
+    try {
+      const path = name ? `/tokenizer_info?model=${encodeURIComponent(name)}` : "/tokenizer_info";
+      return (await ask(path)).tolerance || UNKNOWN;
+    } catch {
+      return UNKNOWN; // the answer is there all the same
+    }
   }
 
   /**

@@ -2,8 +2,22 @@
 /** The tabs Select and Rank: a prompt, choices, and which of them the model finds most probable. */
 
 import { figureOf } from "./drawing.js";
-import { number, percent, score, textOf, visible, whole } from "./format.js";
-import { area, fill, filtered, h, labelled, optionsOf, readLines, readOptions, scroller, stateOf } from "./form.js";
+import { UNKNOWN, atMost, barOf, number, percent, score, textOf, visible, whole } from "./format.js";
+import {
+  area,
+  factsOf,
+  fill,
+  filtered,
+  h,
+  labelled,
+  optionsOf,
+  partOf,
+  readLines,
+  readOptions,
+  setter,
+  stateOf,
+  tableOf,
+} from "./form.js";
 import { note } from "./states.js";
 
 /** @typedef {import("./main.js").Tab} Tab */
@@ -154,12 +168,13 @@ export function showSelection(answer, place, context, isRank = false) {
     ...warnings
       .filter((one) => !["coverage", "tie"].includes(one.code))
       .map((one) => note("warning", [h("bdi", {}, one.text)])),
-    isRank && tableOf(answer),
-    answer.drawing?.strip && stripOf(answer),
+    isRank && choicesOf(answer),
+    answer.drawing?.strip &&
+      partOf("Everything the model would say next", figureOf(answer.drawing.strip, { name: "strip" })),
     cannotDraw && note("too-large", ["This is too large to draw. The list below has every choice."]),
     answer.drawing?.trie && trieOf(answer, context),
-    !isRank && tableOf(answer),
-    factsOf(answer, say),
+    !isRank && choicesOf(answer),
+    foundBy(answer, say),
   ];
   keepOpen(place, () => place.replaceChildren(...parts.filter(Boolean)));
   return {
@@ -206,11 +221,9 @@ export function tieWords(words) {
  * @param {Sentences} say
  */
 function headlineOf(answer, say) {
-  const sentence = (/** @type {string | null} */ words, /** @type {string} */ kind) =>
-    words && h("p", { class: `sentence ${kind}` }, h("bdi", {}, ended(words)));
-  // The strip ends with whether its rows agree; where it does not fit, the sentence stands here.
-  const words = [sentence(say.winner, ""), sentence(say.agreement, answer.drawing?.strip ? "agreement" : "")].filter(
-    (one) => one instanceof Node,
+  // A strip ends with whether its rows agree.
+  const words = [say.winner, answer.drawing?.strip ? null : say.agreement].map(
+    (one) => one && h("p", { class: "sentence" }, h("bdi", {}, ended(one))),
   );
   return h(
     "div",
@@ -239,20 +252,13 @@ function ended(sentence) {
 function sharesOf(answer, say) {
   const choice = answer.choices[answer.winner];
   if (!choice) return null;
-  const tolerance = toleranceOf(answer);
   const share = (/** @type {string} */ name, /** @type {string | null | undefined} */ text, /** @type {number} */ p) =>
-    h(
-      "div",
-      { class: "big" },
-      h("dt", {}, name),
-      h("dd", {}, number(p, text?.replace(name, "").trim() || percent(p, tolerance), name)),
-    );
-  return h(
-    "dl",
-    { class: "facts" },
+    /** @type {[string, Node]} */ ([name, number(p, text || percent(p, toleranceOf(answer)), name)]);
+  const shares = [
     share("share of the set", say.share_of_set, choice.probability ?? choice.probability_low),
     share("share of everything the model would say", say.share_of_all, Math.exp(answer.logp)),
-  );
+  ];
+  return factsOf(shares, "big");
 }
 
 /**
@@ -261,41 +267,18 @@ function sharesOf(answer, say) {
  * @param {any} answer
  * @param {Sentences} say
  */
-function factsOf(answer, say) {
+function foundBy(answer, say) {
   const { rows, rows_one_by_one: alone } = answer.diagnostics;
-  const work = rowsWords(rows, alone);
-  /** @type {[string, Node | string][]} */
-  const facts = [
-    [answer.certificate?.proved ? "proved" : "not proved", say.proof ?? ""],
-    ["rows evaluated", work],
-    ["work", say.work ?? ""],
-    ["coverage", say.coverage ?? ""],
-    ["scored by", `${answer.rule} · ${answer.terminator} · ${answer.signature?.precision ?? ""}`],
-    ["model", h("bdi", {}, answer.signature?.model ?? answer.model)],
-  ];
-  return h(
-    "section",
-    { class: "part" },
-    h("h2", {}, "How it was found"),
-    h(
-      "dl",
-      { class: "facts" },
-      facts.filter(([, value]) => value).map(([name, value]) => h("div", {}, h("dt", {}, name), h("dd", {}, value))),
-    ),
-  );
-}
-
-/**
- * Return the strip, cut twice.
- *
- * @param {any} answer
- */
-function stripOf(answer) {
-  return h(
-    "section",
-    { class: "part" },
-    h("h2", {}, "Everything the model would say next"),
-    figureOf(answer.drawing.strip, { name: "strip" }),
+  return partOf(
+    "How it was found",
+    factsOf([
+      [answer.certificate?.proved ? "proved" : "not proved", say.proof],
+      ["rows evaluated", rowsWords(rows, alone)],
+      ["work", say.work],
+      ["coverage", say.coverage],
+      ["scored by", `${answer.rule} · ${answer.terminator} · ${answer.signature?.precision ?? ""}`],
+      ["model", h("bdi", {}, answer.signature?.model ?? answer.model)],
+    ]),
   );
 }
 
@@ -306,12 +289,7 @@ function stripOf(answer) {
 function trieOf(answer, context) {
   const folded = context.request?.body.fold ?? [];
   const onFold = (/** @type {number[]} */ fold) => void context.again({ fold });
-  return h(
-    "section",
-    { class: "part" },
-    h("h2", {}, "The texts as one tree"),
-    figureOf(answer.drawing.trie, { name: "trie", folded, onFold }),
-  );
+  return partOf("The texts as one tree", figureOf(answer.drawing.trie, { name: "trie", folded, onFold }));
 }
 
 /**
@@ -325,19 +303,13 @@ function lowMass(answer, best, context) {
   const choices = answer.choices.map((/** @type {Choice} */ one) => one.text);
   /** @type {[string, () => void][]} */
   const remedies = [];
-  const set = (/** @type {string} */ name, /** @type {string} */ value) => () => {
-    const control = /** @type {HTMLInputElement} */ (context.form.elements.namedItem(name));
-    control.value = value;
-    control.dispatchEvent(new Event("input", { bubbles: true }));
-    void context.run();
-  };
   if (!choices.some((/** @type {string} */ one) => /^\s/.test(one)))
     remedies.push([
       context.request?.body.choices ? "Put a space before each choice" : "Put a space before each text",
-      set("delimiter", " "),
+      setter(context, "delimiter", " "),
     ]);
   if (context.request?.body.user === undefined)
-    remedies.push(["Ask as a user, in the chat template", set("mode", "user")]);
+    remedies.push(["Ask as a user, in the chat template", setter(context, "mode", "user")]);
   if (best === "user") remedies.reverse();
   return massNote(
     "The model expects something else than these choices.",
@@ -370,7 +342,7 @@ export function wantedOf(answer) {
  * @param {any} answer
  */
 export function toleranceOf(answer) {
-  return Math.max(answer.signature?.tolerance ?? 0, Number.MIN_VALUE);
+  return answer.signature?.tolerance || UNKNOWN;
 }
 
 /**
@@ -382,7 +354,7 @@ export function toleranceOf(answer) {
  * @param {[string, () => void][]} remedies
  * @param {number} [tolerance] of the probabilities, in nats
  */
-export function massNote(claim, [name, mass], wanted, remedies, tolerance = Number.MIN_VALUE) {
+export function massNote(claim, [name, mass], wanted, remedies, tolerance = UNKNOWN) {
   const some = wanted.slice(0, 5).flatMap(([text, logp], at) => {
     const p = number(Math.exp(logp), percent(Math.exp(logp), tolerance), "wanted");
     return [at ? ", " : " ", h("span", { class: "wanted" }, textOf(text), " ", p)];
@@ -408,7 +380,7 @@ export function rowsWords(rows, alone) {
  *
  * @param {any} answer
  */
-function tableOf(answer) {
+function choicesOf(answer) {
   /** @type {[Choice, number][]} */
   const rows = answer.choices.map((/** @type {Choice} */ one, /** @type {number} */ at) => [one, at]);
   const worth = (/** @type {Choice} */ one) => one.score ?? one.logp_upper ?? -Infinity;
@@ -431,27 +403,7 @@ function tableOf(answer) {
     "step by step",
     "marks",
   ];
-  const table = h(
-    "table",
-    { class: "choices" },
-    h(
-      "thead",
-      {},
-      h(
-        "tr",
-        {},
-        heads.map((one) => h("th", { scope: "col" }, one)),
-      ),
-    ),
-    body,
-  );
-  return h(
-    "section",
-    { class: "part" },
-    h("h2", {}, `All ${whole(rows.length)} choices`),
-    filter,
-    scroller("The choices", "", table),
-  );
+  return partOf(`All ${whole(rows.length)} choices`, filter, tableOf(heads, body));
 }
 
 /**
@@ -471,9 +423,7 @@ function rowOf(answer, place, one, at, tolerance) {
   // A share beside others is never exactly 0 or 1; a float may be.
   const shareTolerance = answer.choices.length > 1 ? toleranceOf(answer) : 0;
   const value = one.logp ?? one.logp_upper;
-  const shown = isOpen
-    ? `at most ${percent(high, shareTolerance).replace("< ", "")}`
-    : percent(one.probability ?? low, shareTolerance);
+  const shown = isOpen ? atMost(high, shareTolerance) : percent(one.probability ?? low, shareTolerance);
   const marks = [
     isTied ? ["=", "shares the first place"] : isWinner && ["★", "winner"],
     at === answer.greedy && ["~", "masked greedy"],
@@ -508,18 +458,4 @@ function rowOf(answer, place, one, at, tolerance) {
         .map(([sign, words]) => h("span", { class: "tag" }, h("span", { "aria-hidden": "true" }, `${sign} `), words)),
     ),
   );
-}
-
-/**
- * Return a bar to the low end of a share, hatched to its high end; the whole width is 1.
- *
- * @param {number} low
- * @param {number} [high]
- */
-export function barOf(low, high = low) {
-  const solid = h("span", { class: "solid" });
-  const open = h("span", { class: "open" });
-  solid.style.inlineSize = `${100 * low}%`;
-  open.style.inlineSize = `${100 * Math.max(0, high - low)}%`;
-  return h("span", { class: "bar", "aria-hidden": "true" }, solid, open);
 }

@@ -85,14 +85,17 @@ export class Pane {
    *
    * @param {number} done
    * @param {number | null} total null if it is not known
+   * @param {string} [unit] what is counted
+   * @param {string} [most] stands before a total that is an upper bound
    */
-  progress(done, total) {
+  progress(done, total, unit = "node", most = "") {
     if (!this.bar || !this.count) return;
     if (total) {
       this.bar.max = total;
       this.bar.value = done;
     }
-    const text = total ? `${whole(done)} of ${whole(total)} nodes` : `${whole(done)} nodes`;
+    const count = total ? `${whole(done)} of ${most}${whole(total)}` : whole(done);
+    const text = `${count} ${unit}${(total ?? done) === 1 ? "" : "s"}`;
     this.count.textContent = text;
     if (performance.now() - announcedAt > PROGRESS_MS) announce(text);
   }

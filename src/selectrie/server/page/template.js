@@ -2,11 +2,25 @@
 /** The tab Template: a page that fills while its slots are decided. */
 
 import { figureOf } from "./drawing.js";
-import { errorOf, number, percent, score, textOf, visible } from "./format.js";
-import { area, fill, freshId, h, labelled, optionsOf, parseJson, readOptions, stateOf } from "./form.js";
+import { atMost, barOf, errorOf, number, percent, score, textOf, visible } from "./format.js";
+import {
+  area,
+  fill,
+  freshId,
+  h,
+  labelled,
+  optionsOf,
+  parseJson,
+  readOptions,
+  setter,
+  stateOf,
+  tableOf,
+} from "./form.js";
 import { caretOf } from "./grammar.js";
-import { barOf, massNote, tieWords, toleranceOf, wantedOf } from "./select.js";
+import { massNote, tieWords, toleranceOf, wantedOf } from "./select.js";
 import { note } from "./states.js";
+
+/** @typedef {import("./main.js").Context} Context */
 
 const PATH = "/v1/render";
 const MOST_CHOICES = 20;
@@ -67,10 +81,12 @@ export const template = {
   begin(place) {
     pieces.delete(place);
   },
-  news(event, place) {
-    if (event.type !== "text") return;
+  news(event, pane) {
+    const { place } = pane;
     const parts = [...(pieces.get(place) ?? []), event];
     pieces.set(place, parts);
+    pane.stream();
+    pane.progress(parts.filter((one) => one.kind !== "text").length, null, "slot");
     place.replaceChildren(
       h(
         "div",
@@ -118,9 +134,10 @@ function scoredSlots(answer) {
  *
  * @param {any} answer
  * @param {HTMLElement} place
+ * @param {Context} context
  * @returns {import("./main.js").Outcome}
  */
-function show(answer, place) {
+function show(answer, place, context) {
   const joint = answer.slots.filter((/** @type {any} */ one) => one.record?.kind === "joint");
   const withRecord = answer.slots.map((/** @type {any} */ one) => ({
     ...one,
@@ -170,8 +187,8 @@ function show(answer, place) {
     ...ties.map((one) => note("tie", [h("strong", {}, "A tie: "), textOf(one.path), ". ", tieOf(one.record)])),
     ...low.map((one) => {
       const button = buttons.find((other) => other.dataset.slot === one.path);
-      /** @type {[string, () => void][]} */
-      const remedies = button ? [["Show the slot", () => open(button)]] : [];
+      const remedies = remediesOf(one.name, context);
+      if (button) remedies.push(["Show the slot", () => open(button)]);
       const claim = `The model expects something else in the slot ${visible(one.path)}.`;
       const { record } = one;
       return massNote(claim, ["coverage", record.coverage], wantedOf(record), remedies, toleranceOf(record));
@@ -192,6 +209,29 @@ function show(answer, place) {
     state: ties.length ? "tie" : low.length ? "low-mass" : "done",
     sentence: `The page is filled: ${answer.slots.length} slots.`,
   };
+}
+
+/**
+ * Return changes of the template that may help a slot whose alternatives the model hardly says.
+ *
+ * @param {string} name of the slot
+ * @param {Context} context
+ * @returns {[string, () => void][]}
+ */
+function remediesOf(name, context) {
+  const { value } = /** @type {HTMLTextAreaElement} */ (context.form.elements.namedItem("template"));
+  const at = [...value.matchAll(/<<#?\s*select\s+['"]([^'"]*)['"]/g)].find((one) => one[1] === name)?.index ?? 0;
+  const [before, rest] = [value.slice(0, at), value.slice(at)];
+  const set = (/** @type {string} */ text) => setter(context, "template", text);
+  /** @type {[string, () => void][]} */
+  const remedies = [];
+  if (/\S$/.test(before)) remedies.push(["Put a space before the slot", set(`${before} ${rest}`)]);
+  const nOpen = (before.match(/<<#/g)?.length ?? 0) - (before.match(/<<\//g)?.length ?? 0);
+  if (before && !nOpen && !/<<#(user|assistant|system|role)\b/.test(value)) {
+    const turns = `<<#user>>${before.trimEnd()}<</user>>\n<<#assistant>>${rest.trimEnd()}<</assistant>>`;
+    remedies.push(["Ask as a user, in the chat template", set(turns)]);
+  }
+  return remedies;
 }
 
 /** @param {any} record of a slot whose first place is a tie */
@@ -222,9 +262,9 @@ function detailOf(slot) {
         h("bdi", {}, record.names.filter((/** @type {string} */ one) => one !== slot.name).join(", ")),
         ". The best of all together:",
       ),
-      tableOf(record.assignments, record),
+      choicesOf(record.assignments, record),
       h("p", {}, "This slot's own share of them:"),
-      tableOf(
+      choicesOf(
         Object.entries(record.marginals[slot.name] ?? {}).map(([text, p]) => ({ text, probability: p, logp: null })),
         record,
       ),
@@ -239,7 +279,7 @@ function detailOf(slot) {
         record ? "This slot was written, and not chosen among alternatives." : "This slot has no scores.",
       ),
     ];
-  return [head, ...warnings, tableOf(record.choices, record)];
+  return [head, ...warnings, choicesOf(record.choices, record)];
 }
 
 /**
@@ -248,7 +288,7 @@ function detailOf(slot) {
  * @param {any[]} choices choices of a select, or assignments of slots that are decided together
  * @param {any} record the record that they are of
  */
-function tableOf(choices, record) {
+function choicesOf(choices, record) {
   // A pruned choice has a score of null; marginals have none at all.
   const isOpen = (/** @type {any} */ one) => one.score === null;
   const worth = (/** @type {any} */ one) => one.score ?? one.logp_upper ?? one.probability ?? 0;
@@ -258,7 +298,6 @@ function tableOf(choices, record) {
   const rows = best.map((one) => {
     const [low, high] = [one.probability_low ?? one.probability ?? 0, one.probability_high ?? one.probability ?? 0];
     const p = isOpen(one) ? high : (one.probability ?? low);
-    const said = percent(p, toleranceOf(record));
     const text = one.texts ? one.texts.join(" / ") : one.text;
     return h(
       "tr",
@@ -268,15 +307,10 @@ function tableOf(choices, record) {
         "td",
         { class: "share" },
         barOf(low, high),
-        number(p, isOpen(one) ? `at most ${said.replace("< ", "")}` : said, "probability"),
+        number(p, (isOpen(one) ? atMost : percent)(p, toleranceOf(record)), "probability"),
       ),
       h("td", { class: "number" }, one.logp === null ? "" : number(one.logp, score(one.logp), "logp")),
     );
   });
-  const heads = ["choice", "share of the set", "log-probability"].map((one) => h("th", { scope: "col" }, one));
-  return h(
-    "div",
-    { class: "scroll" },
-    h("table", { class: "choices" }, h("thead", {}, h("tr", {}, heads)), h("tbody", {}, rows)),
-  );
+  return tableOf(["choice", "share of the set", "log-probability"], h("tbody", {}, rows));
 }
