@@ -40,7 +40,7 @@ from selectrie.engine.engine import Engine
 from selectrie.engine import precision_check
 
 if TYPE_CHECKING:
-    from selectrie.backends.xla import XlaModel
+    from selectrie.backends.xla.model import XlaModel
 
 PACKAGES = ("jax", "torchax")
 MIN_OVER_ONE = 8.0
@@ -154,7 +154,8 @@ def generated(way: Way, n: int) -> float:
 
 def measure(source: Source, sizes: Sizes, repeats: int, name: str) -> dict[str, Any]:
     """Return all figures of one model."""
-    from selectrie.backends.xla import XlaOptions, open_module
+    from selectrie.backends.xla.opening import open_module
+    from selectrie.backends.xla.options import XlaOptions
 
     is_random = name != STORIES
     vocabulary = (

@@ -35,7 +35,8 @@ import llama_cpp
 from benchmarks._common import NO_TARGETS, Figures, Targets, arguments, refuse_under_load, report
 from benchmarks.bare import Bare, Call, Recorder
 from benchmarks.workload import generated_model, labels, prompt_text
-from selectrie.backends.llama_cpp import LlamaOptions, open_model
+from selectrie.backends.llama_cpp.model import open_model
+from selectrie.backends.llama_cpp.options import LlamaOptions
 from selectrie.engine.requests.speculative import LookupDrafter
 from selectrie.engine.engine import Engine
 from selectrie.engine.requests.generate import GenerationParams

@@ -44,7 +44,8 @@ import numpy as np
 
 from benchmarks._common import NO_TARGETS, Figures, Targets, arguments, refuse_under_load, report
 from benchmarks.workload import data_file, generated_model
-from selectrie.backends.llama_cpp import LlamaOptions, open_model
+from selectrie.backends.llama_cpp.model import open_model
+from selectrie.backends.llama_cpp.options import LlamaOptions
 from selectrie.backends.llama_cpp.library import log
 from selectrie.backends.llama_cpp.vocabulary import read_vocabulary
 from selectrie.engine.engine import Engine

@@ -122,7 +122,8 @@ class Ours:
 
 def open_ours(source: Source, precision: str, n_ctx: int) -> Ours:
     """Return an engine on a copy of the module."""
-    from selectrie.backends.transformers import TransformersOptions, open_module
+    from selectrie.backends.transformers.model import open_module
+    from selectrie.backends.transformers.options import TransformersOptions
 
     options = TransformersOptions(n_ctx=n_ctx, n_batch=128, precision=Precision(precision))
     model = open_module(source.another(), source.vocabulary, options, name="benchmark")

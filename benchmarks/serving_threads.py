@@ -19,7 +19,8 @@ from benchmarks.servers import serving
 from benchmarks.serving_common import Machine, Sizes, body_of
 from benchmarks.serving_requests import INSTRUCTIONS, OPTIONS, choice_of, state
 from benchmarks.workload import labels, prompt_text
-from selectrie.backends.llama_cpp import LlamaOptions, open_model
+from selectrie.backends.llama_cpp.model import open_model
+from selectrie.backends.llama_cpp.options import LlamaOptions
 from selectrie.engine.engine import Engine
 from selectrie.server import ServerOptions
 

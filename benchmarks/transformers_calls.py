@@ -171,7 +171,8 @@ class Bench:
 
 def measure(sizes: Sizes, repeats: int) -> dict[str, Any]:
     """Return all figures."""
-    from selectrie.backends.transformers import TransformersOptions, open_module
+    from selectrie.backends.transformers.model import open_module
+    from selectrie.backends.transformers.options import TransformersOptions
 
     source = open_source(sizes.shape, n_positions=sizes.n_ctx)
     n_vocabulary = source.module.config.vocab_size

@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from selectrie.backends.llama_cpp import LlamaModel, LlamaOptions, open_model
+from selectrie.backends.llama_cpp.model import LlamaModel, open_model
+from selectrie.backends.llama_cpp.options import LlamaOptions
 from selectrie.core.types import ROOT
 from selectrie.errors import CapacityError, InternalError
 from tests.support.arrays import ints

@@ -9,8 +9,9 @@ import gguf
 import numpy as np
 import pytest
 
-from selectrie.backends.llama_cpp import LlamaOptions, open_model
 from selectrie.backends.llama_cpp.gguf_header import require_sound
+from selectrie.backends.llama_cpp.model import open_model
+from selectrie.backends.llama_cpp.options import LlamaOptions
 from selectrie.errors import ModelFileError, TextError, UnsupportedModelError
 from tests.support.made_vocabularies import make_scored
 

@@ -9,8 +9,9 @@ import llama_cpp
 import numpy as np
 import pytest
 
-from selectrie.backends.llama_cpp import LlamaModel, LlamaOptions, open_model
 from selectrie.backends.llama_cpp.library import StopFlag
+from selectrie.backends.llama_cpp.model import LlamaModel, open_model
+from selectrie.backends.llama_cpp.options import LlamaOptions
 from selectrie.core.types import ROOT
 from selectrie.errors import CapacityError, DecodeError, DecodeInterrupted, InternalError, NodeError
 from tests.support.arrays import ints

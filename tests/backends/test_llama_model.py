@@ -7,7 +7,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from selectrie.backends.llama_cpp import LlamaModel, LlamaOptions, open_model
+from selectrie.backends.llama_cpp.model import LlamaModel, open_model
+from selectrie.backends.llama_cpp.options import LlamaOptions
 from selectrie.backends.llama_cpp.sequences import AttentionSequences
 from selectrie.core.types import ROOT, BatchSizes, CallCost, ModelKind, Precision
 from selectrie.errors import CapacityError, ClosedError, NodeError, OptionError, ProtocolError, TokenRangeError

@@ -6,7 +6,8 @@ import gguf
 import numpy as np
 import pytest
 
-from selectrie.backends.llama_cpp import LlamaModel, LlamaOptions, open_model
+from selectrie.backends.llama_cpp.model import LlamaModel, open_model
+from selectrie.backends.llama_cpp.options import LlamaOptions
 from selectrie.core.types import ROOT
 from selectrie.engine.engine import Engine
 from selectrie.engine.precision_check import SelfCheck

@@ -13,8 +13,10 @@ import llama_cpp
 import numpy as np
 import pytest
 
-from selectrie.backends.llama_cpp import LlamaOptions, context, open_model
+from selectrie.backends.llama_cpp import context
 from selectrie.backends.llama_cpp.library import StopFlag, log
+from selectrie.backends.llama_cpp.model import open_model
+from selectrie.backends.llama_cpp.options import LlamaOptions
 from selectrie.core.files import file_digest
 from selectrie.core.types import ROOT, Precision
 from selectrie.errors import ClosedError, ModelError, ModelFileError, OptionError, UnsupportedModelError

@@ -15,7 +15,8 @@ import pytest
 
 from selectrie.backends import table
 from selectrie.backends.entry import Backend, is_instance_of, read_options, require_packages, versions_of
-from selectrie.backends.llama_cpp import LlamaOptions, part_names
+from selectrie.backends.llama_cpp.gguf_header import part_names
+from selectrie.backends.llama_cpp.options import LlamaOptions
 from selectrie.backends.llama_cpp_entry import LLAMA_CPP
 from selectrie.backends.transformers.options import TransformersOptions
 from selectrie.backends.transformers_entry import TRANSFORMERS

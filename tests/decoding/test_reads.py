@@ -17,7 +17,8 @@ from selectrie.decoding.automaton.best_first import AutomatonSearch
 from selectrie.decoding.automaton.exact_sampling import ExactSampleTask
 from selectrie.decoding.beam.search import BeamSpec, BeamTask
 from selectrie.decoding.sampling.task import GuessTask, SampleSpec, SampleTask
-from selectrie.decoding.scoring import RowNeeds, plain_objective, row_needs
+from selectrie.decoding.scoring.evaluation import RowNeeds, row_needs
+from selectrie.decoding.scoring.rules import plain_objective
 from selectrie.decoding.spelling import SpellingSearch
 from selectrie.decoding.trie.best_first import BestFirst
 from selectrie.decoding.trie.exhaustive import PromptReads, PromptValues, ReadRows, ScoreTask, path_keys, scoring_nodes

@@ -14,8 +14,9 @@ import pytest
 import make_model
 from architectures import SHAPES, add_sizes
 from selectrie import Engine, PromptParams, ScoringRule, SearchParams, load
-from selectrie.backends.llama_cpp import LlamaOptions, open_model
 from selectrie.backends.llama_cpp.context import Context
+from selectrie.backends.llama_cpp.model import open_model
+from selectrie.backends.llama_cpp.options import LlamaOptions
 from selectrie.errors import (
     ChoiceError,
     ClosedError,

@@ -13,7 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from selectrie import Engine, SearchParams, Selection, load
-from selectrie.backends.llama_cpp import LlamaOptions, open_model
+from selectrie.backends.llama_cpp.model import open_model
+from selectrie.backends.llama_cpp.options import LlamaOptions
 from selectrie.core.rows import DenseRows
 from selectrie.core.types import FloatArray, SelfCheck
 from selectrie.testing import HashModel, make_vocabulary

@@ -79,7 +79,7 @@ def test_a_hostile_cache_breaks_no_load(tiny_model, tmp_path, monkeypatch, check
 
 def test_an_engine_that_cannot_be_made_closes_its_model(tiny_model, monkeypatch):
     """Whatever fails after opening, the weights are freed."""
-    from selectrie.backends.llama_cpp import LlamaModel
+    from selectrie.backends.llama_cpp.model import LlamaModel
 
     closed = []
     close = LlamaModel.close

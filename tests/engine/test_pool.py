@@ -22,8 +22,9 @@ from hypothesis import strategies as st
 
 import selectrie
 from selectrie import ModelPool
-from selectrie.backends.llama_cpp import LlamaOptions, memory_needed
+from selectrie.backends.llama_cpp.context import memory_needed
 from selectrie.backends.llama_cpp.gguf_header import read_header
+from selectrie.backends.llama_cpp.options import LlamaOptions
 from selectrie.core.types import Precision
 from selectrie.engine import pool as model_pool
 from selectrie.errors import (

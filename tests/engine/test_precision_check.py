@@ -8,7 +8,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from selectrie.backends.llama_cpp import LlamaOptions, open_model
+from selectrie.backends.llama_cpp.model import open_model
+from selectrie.backends.llama_cpp.options import LlamaOptions
 from selectrie.core.types import BatchSizes, Limits, ModelKind, SelfCheck
 from selectrie.engine.engine import Engine
 from selectrie.engine.precision_check import ASSUMED, LEAST_OF_ASSUMED, MIN_MOVE, assumed, is_plausible, measure

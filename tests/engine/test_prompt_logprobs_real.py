@@ -7,7 +7,8 @@ import threading
 import numpy as np
 import pytest
 
-from selectrie.backends.llama_cpp import LlamaOptions, open_model
+from selectrie.backends.llama_cpp.model import open_model
+from selectrie.backends.llama_cpp.options import LlamaOptions
 from selectrie.engine.engine import Engine
 from selectrie.options import PromptParams
 from tests.support.llama_twin import SinglePath

@@ -11,7 +11,7 @@ import pytest
 import selectrie
 from selectrie import ModelPool
 from selectrie.backends import table
-from selectrie.backends.llama_cpp import LlamaOptions
+from selectrie.backends.llama_cpp.options import LlamaOptions
 from selectrie.backends.llama_cpp_entry import LLAMA_CPP
 from selectrie.core.types import Precision
 from selectrie.engine import sources

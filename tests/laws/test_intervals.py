@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from selectrie.core.numerics import Interval
 from selectrie.core.types import NO_PATH
-from selectrie.decoding.scoring import is_certain, posterior
+from selectrie.decoding.scoring.rules import is_certain, posterior
 from selectrie.decoding.trie.best_first import longest_chain
 from selectrie.decoding.trie.exhaustive import ScoreTask
 from selectrie.engine.requests.choice_scores import score

@@ -321,7 +321,7 @@ def test_every_field_is_documented():
 
 def test_the_error_of_an_end_that_is_not_resolved_is_documented():
     """A `logp` may be off by half the distance of bounds that count as one value: the page and the field name both figures."""
-    from selectrie.decoding.scoring import RESOLVED
+    from selectrie.decoding.scoring.paths import RESOLVED
     from selectrie.results import ChoiceScore
 
     for text in ((ROOT / "docs" / "scoring.md").read_text(), ChoiceScore.__doc__):

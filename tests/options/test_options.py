@@ -11,7 +11,7 @@ from math import inf, nan
 import numpy as np
 import pytest
 
-from selectrie.decoding.scoring import log_priors
+from selectrie.decoding.scoring.rules import log_priors
 from selectrie.errors import ChoiceError, OptionError
 from selectrie.options import BeamSearchParams, PromptParams, SamplingParams, ScoringRule, SearchParams, StopParams
 from selectrie.options.checks import Bounds

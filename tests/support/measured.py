@@ -10,10 +10,11 @@ from pathlib import Path
 import numpy as np
 
 from selectrie import Selection
-from selectrie.backends.llama_cpp import LlamaOptions, open_model
+from selectrie.backends.llama_cpp.model import open_model
+from selectrie.backends.llama_cpp.options import LlamaOptions
 from selectrie.core.model import Model
 from selectrie.core.types import BoolArray, FloatArray, ModelKind, SelfCheck
-from selectrie.decoding.scoring import rows_of_paths
+from selectrie.decoding.scoring.tolerance import rows_of_paths
 from selectrie.engine import precision_check
 from selectrie.engine.precision_check import batch_multiple, measure
 

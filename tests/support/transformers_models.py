@@ -7,7 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from selectrie.backends.transformers import TransformersModel, TransformersOptions, open_module
+from selectrie.backends.transformers.model import TransformersModel, open_module
+from selectrie.backends.transformers.options import TransformersOptions
 from selectrie.core.model import chain
 from selectrie.core.types import ROOT
 from selectrie.testing import numbered_vocabulary

@@ -6,7 +6,9 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from selectrie.backends.xla import XlaModel, XlaOptions, open_module
+from selectrie.backends.xla.model import XlaModel
+from selectrie.backends.xla.opening import open_module
+from selectrie.backends.xla.options import XlaOptions
 from selectrie.core.types import BatchSizes
 from selectrie.testing import numbered_vocabulary
 from tests.support.transformers_models import N_TOKENS

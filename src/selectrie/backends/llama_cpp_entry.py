@@ -9,12 +9,13 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from selectrie.backends.entry import Backend, FileTrial, is_instance_of, read_sampling, self_check_key
+from selectrie.core.files import file_digest
 from selectrie.core.model import Model
-from selectrie.core.types import Precision
 from selectrie.errors import ModelFileError, remedies
 
 if TYPE_CHECKING:
-    from selectrie.backends.llama_cpp import LlamaModel, LlamaOptions
+    from selectrie.backends.llama_cpp.model import LlamaModel
+    from selectrie.backends.llama_cpp.options import LlamaOptions
 
 _MAGIC = b"GGUF"
 
@@ -33,15 +34,21 @@ def _recognises(source: object) -> bool:
 
 
 def _options_type() -> type[LlamaOptions]:
-    from selectrie.backends.llama_cpp import LlamaOptions
+    from selectrie.backends.llama_cpp.options import LlamaOptions
 
     return LlamaOptions
 
 
 def _open_model(source: Any, options: LlamaOptions) -> Model:
-    from selectrie.backends.llama_cpp import open_model
+    from selectrie.backends.llama_cpp.model import open_model
 
     return open_model(source, options)
+
+
+def _memory_needed(path: Path, options: LlamaOptions) -> int:
+    from selectrie.backends.llama_cpp.context import memory_needed
+
+    return memory_needed(path, options)
 
 
 def _check_key(model: Model, source: Any, options: LlamaOptions) -> str:
@@ -53,18 +60,6 @@ def _check_key(model: Model, source: Any, options: LlamaOptions) -> str:
     layers = options.n_gpu_layers if isinstance(source, Path) else source.model_params.n_gpu_layers
     cells = "f16" if model.identity.weights == "quantised" else "f32"
     return self_check_key(model, f"{layers} layers on a GPU, {cells} cells")
-
-
-def _memory_needed(path: Path, options: LlamaOptions) -> int:
-    from selectrie.backends.llama_cpp import memory_needed
-
-    return memory_needed(path, options)
-
-
-def _digest(path: Path) -> str:
-    from selectrie.backends.llama_cpp import file_digest
-
-    return file_digest(path)
 
 
 _SAMPLING = {
@@ -84,7 +79,7 @@ def _stored_sampling(model: LlamaModel, _source: Any) -> Mapping[str, float]:
 
 
 def _parts(name: str) -> Sequence[str]:
-    from selectrie.backends.llama_cpp import part_names
+    from selectrie.backends.llama_cpp.gguf_header import part_names
 
     return part_names(name)
 
@@ -94,7 +89,8 @@ def _identify(path: Path) -> tuple[str, int]:
 
     A split model counts as one file.
     """
-    from selectrie.backends.llama_cpp import build, file_digest, parts_of, require_gguf
+    from selectrie.backends.llama_cpp.gguf_header import parts_of, require_gguf
+    from selectrie.backends.llama_cpp.library import build
 
     require_gguf(path)
     try:
@@ -103,10 +99,6 @@ def _identify(path: Path) -> tuple[str, int]:
         return key, sum(part.stat().st_size for part in parts)
     except OSError as error:
         raise ModelFileError(str(path), f"cannot be read: {error.strerror}") from error
-
-
-def _trial_options(precision: Precision) -> LlamaOptions:
-    return _options_type()(n_ctx=32, n_batch=8, n_threads=1, precision=precision)
 
 
 LLAMA_CPP = Backend(
@@ -120,13 +112,13 @@ LLAMA_CPP = Backend(
     open_model=_open_model,
     check_key=_check_key,
     memory_needed=_memory_needed,
-    digest=_digest,
+    digest=file_digest,
     parts=_parts,
     folder_files=lambda _name, _names: [],
     less_memory=remedies(operator="lower `n_ctx` or `n_batch`"),
     trial=FileTrial(
         identify=_identify,
-        options=_trial_options,
+        options=lambda precision: _options_type()(n_ctx=32, n_batch=8, n_threads=1, precision=precision),
         remedy="get the file again, or a newer llama-cpp-python if the format is new",
     ),
     stored_sampling=_stored_sampling,

@@ -64,7 +64,7 @@ _SAMPLING = {"repetition_penalty": "repeat_penalty"} | {
 """Fields of `SamplingParams` by the names of `generation_config.json`."""
 
 
-def stored_sampling(_model: Model, source: Any) -> Mapping[str, float]:
+def _stored_sampling(_model: Model, source: Any) -> Mapping[str, float]:
     """Return the sampling options in a checkpoint's `generation_config.json`.
 
     {} without such a file, and for an open module.
@@ -104,5 +104,5 @@ TRANSFORMERS = Backend(
     folder_files=_folder_files,
     less_memory=remedies(operator="lower `n_ctx` or `n_batch`"),
     trial=None,
-    stored_sampling=stored_sampling,
+    stored_sampling=_stored_sampling,
 )

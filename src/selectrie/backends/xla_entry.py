@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
-from selectrie.backends.entry import Backend, self_check_key
-from selectrie.backends.transformers_entry import stored_sampling
+from selectrie.backends.entry import self_check_key
+from selectrie.backends.transformers_entry import TRANSFORMERS
 from selectrie.core.model import Model
 from selectrie.errors import remedies
 
@@ -41,27 +42,17 @@ def _memory_needed(path: Path, options: XlaOptions) -> int:
     return memory_needed(path, options)
 
 
-def _digest(path: Path) -> str:
-    from selectrie.backends.transformers.checkpoint import digest
-
-    return digest(path)
-
-
-XLA = Backend(
+XLA = replace(
+    TRANSFORMERS,
     name="xla",
     opens="",
     packages=MappingProxyType({"jax": "jax", "torchax": "torchax", "torch": "torch", "transformers": "transformers"}),
     extra="xla",
-    suffix=None,
     recognises=lambda _source: False,
     options_type=_options_type,
     open_model=_open_model,
     check_key=_check_key,
     memory_needed=_memory_needed,
-    digest=_digest,
-    parts=lambda name: [name],
     folder_files=lambda _name, _names: (),
-    trial=None,
-    stored_sampling=stored_sampling,
     less_memory=remedies(operator="lower `n_ctx`, or name smaller buckets"),
 )

@@ -16,8 +16,10 @@ for _name in ("torch", "transformers"):
 import torch
 from torch import nn
 
-from selectrie.backends.transformers import EXACT_BATCH_MULTIPLE, cells, module, open_module
+from selectrie.backends.transformers import cells, module
+from selectrie.backends.transformers.attention import EXACT_BATCH_MULTIPLE
 from selectrie.backends.transformers.cells import CellContexts
+from selectrie.backends.transformers.model import open_module
 from selectrie.core.model import chain
 from selectrie.core.types import ROOT, Precision
 from selectrie.errors import (

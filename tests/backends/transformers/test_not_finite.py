@@ -14,7 +14,8 @@ for _name in ("torch", "transformers"):
 
 import torch
 
-from selectrie.backends.transformers import TransformersOptions, open_module
+from selectrie.backends.transformers.model import open_module
+from selectrie.backends.transformers.options import TransformersOptions
 from selectrie.core.model import chain
 from selectrie.core.types import ROOT
 from selectrie.engine.engine import Engine

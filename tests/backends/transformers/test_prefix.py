@@ -18,10 +18,11 @@ from hypothesis import strategies as st
 from transformers.cache_utils import DynamicCache, DynamicLayer, StaticCache
 
 import selectrie
-from selectrie.backends.transformers import TransformersOptions, module, open_model
+from selectrie.backends.transformers import module
 from selectrie.backends.transformers.cells import cells_for
 from selectrie.backends.transformers.module import cache_argument, cache_in
-from selectrie.backends.transformers.weights import memory_needs
+from selectrie.backends.transformers.options import TransformersOptions
+from selectrie.backends.transformers.weights import memory_needs, open_model
 from selectrie.backends.transformers_entry import TRANSFORMERS
 from selectrie.core.model import chain
 from selectrie.core.types import ROOT

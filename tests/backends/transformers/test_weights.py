@@ -17,11 +17,11 @@ import torch
 
 import selectrie
 from selectrie.backends.table import backend_of
-from selectrie.backends.transformers import TransformersOptions, open_model
 from selectrie.backends.transformers.cells import bytes_of
 from selectrie.backends.transformers.checkpoint import digest, read_checkpoint
 from selectrie.backends.transformers.module import cache_argument, cache_in
-from selectrie.backends.transformers.weights import memory_needed, memory_needs, name_of_folder
+from selectrie.backends.transformers.options import TransformersOptions
+from selectrie.backends.transformers.weights import memory_needed, memory_needs, name_of_folder, open_model
 from selectrie.errors import ModelFileError, OptionError, UnsupportedModelError
 from tests.support import checkpoints
 from tests.support.fast_tokenizers import made

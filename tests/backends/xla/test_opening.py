@@ -20,7 +20,9 @@ from transformers.modeling_outputs import CausalLMOutputWithPast
 import selectrie
 from selectrie.backends.table import backend_named
 from selectrie.backends.transformers.module import cache_argument, cache_in
-from selectrie.backends.xla import XlaOptions, open_model, open_module, opening
+from selectrie.backends.xla import opening
+from selectrie.backends.xla.opening import open_model, open_module
+from selectrie.backends.xla.options import XlaOptions
 from selectrie.core.types import ROOT, BatchSizes
 from selectrie.errors import ModelFileError, OptionError, UnknownOptionError, UnsupportedModelError
 from selectrie.testing import numbered_vocabulary

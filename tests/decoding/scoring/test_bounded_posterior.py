@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from selectrie.core.numerics import Interval
-from selectrie.decoding.scoring import has_near_tie, is_certain, posterior
+from selectrie.decoding.scoring.rules import has_near_tie, is_certain, posterior
 
 INF = np.inf
 widths = st.sampled_from([0.0, 0.0, 1e-6, 0.3, 2.0, INF])

@@ -11,24 +11,19 @@ from hypothesis import strategies as st
 from selectrie.core.numerics import Interval
 from selectrie.core.token_trie import TokenTrie
 from selectrie.core.types import NO_PATH
-from selectrie.decoding.scoring import (
+from selectrie.decoding.scoring.evaluation import auto_terminator, check_choices, row_needs
+from selectrie.decoding.scoring.paths import path_scores
+from selectrie.decoding.scoring.rules import (
     Lengths,
-    auto_terminator,
-    check_choices,
     coverage_of,
     duplicates,
-    finalists,
     log_priors,
     mean_joint,
-    near_margins,
-    path_scores,
     posterior,
-    row_needs,
-    rows_of_paths,
     score_choices,
     score_with,
-    tolerance_of,
 )
+from selectrie.decoding.scoring.tolerance import near_choices, near_margins, rows_of_paths, tolerance_of
 from selectrie.decoding.trie.exhaustive import ScoreTask
 from selectrie.errors import ChoiceError, NonFiniteLogitsError, OptionError
 from selectrie.options import ScoringRule
@@ -491,17 +486,17 @@ def test_finalists_are_the_choices_that_layout_could_reorder():
     """Tolerance .1 each, .1414 for two: 0 and -.14 are near, -1 is not; with k = 3 the pair -1, -1.1 is near too."""
     scores = np.array([-1.0, 0.0, -0.14, -1.1, np.nan, -np.inf])
     tolerances, path_of = np.full(6, 0.1), np.arange(6)
-    assert finalists(scores, tolerances, path_of).tolist() == [1, 2]
-    assert finalists(scores, tolerances, path_of, k=3).tolist() == [1, 2, 0, 3]
-    uneven = finalists(np.array([1.0, 0.9, 0.5]), np.array([1.0, 0.001, 0.001]), np.arange(3), k=2)
+    assert near_choices(scores, tolerances, path_of).tolist() == [1, 2]
+    assert near_choices(scores, tolerances, path_of, k=3).tolist() == [1, 2, 0, 3]
+    uneven = near_choices(np.array([1.0, 0.9, 0.5]), np.array([1.0, 0.001, 0.001]), np.arange(3), k=2)
     assert uneven.tolist() == [0, 1, 2]  # the third is near the first, though not near the second
 
 
 def test_nothing_close_needs_no_settling():
     """A clear winner, equal choices of one path, a single choice."""
-    clear = finalists(np.array([0.0, -1.0]), np.full(2, 0.1), np.arange(2))
-    equal = finalists(np.array([0.0, 0.0]), np.full(2, 0.1), np.zeros(2, dtype=np.int32))
-    single = finalists(np.zeros(1), np.ones(1), np.zeros(1, dtype=np.int32))
+    clear = near_choices(np.array([0.0, -1.0]), np.full(2, 0.1), np.arange(2))
+    equal = near_choices(np.array([0.0, 0.0]), np.full(2, 0.1), np.zeros(2, dtype=np.int32))
+    single = near_choices(np.zeros(1), np.ones(1), np.zeros(1, dtype=np.int32))
     for indices in (clear, equal, single):
         assert indices.tolist() == []
 
@@ -525,7 +520,7 @@ def test_finalists_equal_comparing_all_pairs(scores, width, k):
     reach = [np.sqrt(widths[i] ** 2 + widest**2) for i in range(len(scores))]
     candidates = [i for i in range(len(scores)) if scores[i] - scores[first[-1]] >= -reach[i]]
     expected = {i for i in candidates if any(j != i and near(i, j) and near(j, i) for j in candidates)}
-    indices = finalists(values, widths, np.arange(len(scores)), k)
+    indices = near_choices(values, widths, np.arange(len(scores)), k)
     assert set(indices.tolist()) == expected
 
 

@@ -9,17 +9,10 @@ from hypothesis import strategies as st
 
 from selectrie.core.numerics import Interval
 from selectrie.core.token_trie import TokenTrie
-from selectrie.decoding.scoring import (
-    are_clear,
-    coverage_of,
-    coverages,
-    finalists,
-    path_scores,
-    posterior,
-    posteriors,
-    row_needs,
-    stack_evaluations,
-)
+from selectrie.decoding.scoring.evaluation import row_needs
+from selectrie.decoding.scoring.paths import coverages, path_scores, posteriors, stack_evaluations
+from selectrie.decoding.scoring.rules import coverage_of, posterior
+from selectrie.decoding.scoring.tolerance import are_clear, near_choices
 from selectrie.decoding.trie.exhaustive import ScorePlan, ScoreTask
 from selectrie.testing import HashModel
 from selectrie.testing.oracles import run
@@ -89,9 +82,9 @@ def test_decisions_are_those_of_each_row(data, n_choices, n_rows):
         assert same(found.probability, expected.probability)
         assert (found.winner, found.is_tie, found.margin) == (expected.winner, expected.is_tie, expected.margin)
         if n_paths == n_choices:
-            assert clear[i] == (len(finalists(row, tolerances, path_of)) == 0)
+            assert clear[i] == (len(near_choices(row, tolerances, path_of)) == 0)
         elif clear[i]:
-            assert len(finalists(row, tolerances, path_of)) == 0
+            assert len(near_choices(row, tolerances, path_of)) == 0
 
 
 def test_evaluations_of_other_nodes_are_not_scored_together():

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from selectrie.core.rows import DenseRows
 from selectrie.core.token_trie import TokenTrie
 from selectrie.core.types import NO_TOKEN, Capacity, Limits, ModelKind
-from selectrie.decoding.scoring import RowNeeds, path_scores, row_needs
-from selectrie.decoding.scoring.evaluation import TrieReader
+from selectrie.decoding.scoring.evaluation import RowNeeds, TrieReader, row_needs
+from selectrie.decoding.scoring.paths import path_scores
 from selectrie.decoding.trie.exhaustive import ScoreTask
 from selectrie.errors import NonFiniteLogitsError, ProtocolError
 from selectrie.testing import HashModel, naive_joint

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from selectrie.core.rows import DenseRows
 from selectrie.core.token_trie import TokenTrie
 from selectrie.core.types import Capacity, ModelKind, SelfCheck
-from selectrie.decoding.scoring import RowNeeds
+from selectrie.decoding.scoring.evaluation import RowNeeds
 from selectrie.decoding.trie import exhaustive
 from selectrie.decoding.trie.exhaustive import (
     PromptReads,

@@ -10,23 +10,23 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from selectrie.backends.llama_cpp import LlamaOptions, open_model
+from selectrie.backends.llama_cpp.model import open_model
+from selectrie.backends.llama_cpp.options import LlamaOptions
 from selectrie.core.numerics import Interval
 from selectrie.core.rows import DenseRows
 from selectrie.core.token_trie import TokenTrie
 from selectrie.core.types import ROOT, Capacity, Limits, ModelKind
-from selectrie.decoding.scoring import (
+from selectrie.decoding.scoring.evaluation import row_needs
+from selectrie.decoding.scoring.paths import path_scores
+from selectrie.decoding.scoring.rules import (
     Lengths,
-    finalists,
     log_priors,
     objective_of,
-    path_scores,
     plain_objective,
     posterior,
-    row_needs,
     score_choices,
-    tolerance_of,
 )
+from selectrie.decoding.scoring.tolerance import near_choices, tolerance_of
 from selectrie.decoding.search_state import OpenList, RowChildren
 from selectrie.decoding.trie.best_first import BestFirst
 from selectrie.decoding.trie.exhaustive import ScoreTask
@@ -257,7 +257,7 @@ def test_all_finalists_are_known(case, tolerance, k):
     tolerances = tolerance_of(case.named_rule.name, tolerance, case.trie, case.terminator, lengths=case.lengths)
     _, _, scores, _, _ = case.search(objective=case.objective(tolerances=tolerances), k=k, width=2)
     expected, _ = case.exhaustive()
-    indices = finalists(expected, tolerances, case.trie.path_of, k)
+    indices = near_choices(expected, tolerances, case.trie.path_of, k)
     assert not np.isnan(scores[indices]).any()
 
 

@@ -12,7 +12,8 @@ import pytest
 
 import selectrie
 from selectrie import Choice, DecisionParams
-from selectrie.backends.llama_cpp import LlamaOptions, open_model
+from selectrie.backends.llama_cpp.model import open_model
+from selectrie.backends.llama_cpp.options import LlamaOptions
 from selectrie.core.types import ROOT, Cost, Limits, ModelKind
 from selectrie.engine.requests import selection
 from selectrie.engine.requests.canonical_memory import (

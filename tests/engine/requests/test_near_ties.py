@@ -11,9 +11,10 @@ import pytest
 from hypothesis import given, reject, settings
 from hypothesis import strategies as st
 
-from selectrie.core.numerics import Interval
+from selectrie.core.numerics import ROUNDED_SUM, Interval
 from selectrie.core.types import Cost, SelfCheck
-from selectrie.decoding.scoring import ROUNDED_SUM, Lengths, posterior, posteriors, rounding_of, score_choices
+from selectrie.decoding.scoring.paths import posteriors
+from selectrie.decoding.scoring.rules import Lengths, posterior, rounding_of, score_choices
 from selectrie.engine.engine import Engine
 from selectrie.engine.scheduler.job import charge_to
 from selectrie.errors import RequestError

@@ -12,7 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from selectrie import Grammar, ScoringRule
-from selectrie.backends.llama_cpp import LlamaOptions, open_model
+from selectrie.backends.llama_cpp.model import open_model
+from selectrie.backends.llama_cpp.options import LlamaOptions
 from selectrie.core.types import SelfCheck
 from selectrie.engine.connect import PathRuntime
 from selectrie.engine.engine import Engine

@@ -11,7 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from selectrie.backends.llama_cpp import LlamaOptions, open_model
+from selectrie.backends.llama_cpp.model import open_model
+from selectrie.backends.llama_cpp.options import LlamaOptions
 from selectrie.core.numerics import Interval
 from selectrie.core.types import Limits, ModelKind, SelfCheck
 from selectrie.decoding.spelling import Bounds, SpellingOutcome

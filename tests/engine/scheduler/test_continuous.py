@@ -20,7 +20,9 @@ from selectrie.core.rows import Reads, Rows
 from selectrie.core.token_trie import TokenTrie
 from selectrie.core.types import NO_NODE, BatchSizes, BoolArray, CallCost, Capacity, Cost, IntArray, Limits, ModelKind
 from selectrie.decoding.sampling.task import SampleSpec, SampleTask
-from selectrie.decoding.scoring import path_scores, plain_objective, row_needs
+from selectrie.decoding.scoring.evaluation import row_needs
+from selectrie.decoding.scoring.paths import path_scores
+from selectrie.decoding.scoring.rules import plain_objective
 from selectrie.decoding.task import Ask
 from selectrie.decoding.trie.best_first import BestFirst
 from selectrie.decoding.trie.exhaustive import ScoreTask

@@ -21,8 +21,9 @@ import numpy as np
 import pytest
 
 from selectrie import Engine, SearchParams, Selection, load
-from selectrie.backends.llama_cpp import LlamaOptions, open_model
 from selectrie.backends.llama_cpp.context import Context
+from selectrie.backends.llama_cpp.model import open_model
+from selectrie.backends.llama_cpp.options import LlamaOptions
 from selectrie.engine.precision_check import SelfCheck
 from selectrie.engine.scheduler.job import LOOK_AGAIN_S
 from selectrie.engine.scheduler.model_thread import _INTERRUPT_AGAIN_S, ModelThread, _Call

@@ -14,7 +14,7 @@ from selectrie.core.model import Extension
 from selectrie.core.rows import DenseRows, Reads, Rows
 from selectrie.core.token_trie import TokenTrie
 from selectrie.core.types import BoolArray, Capacity, IntArray, Limits, ModelKind
-from selectrie.decoding.scoring import row_needs
+from selectrie.decoding.scoring.evaluation import row_needs
 from selectrie.decoding.task import Ask
 from selectrie.decoding.trie.exhaustive import ScoreTask
 from selectrie.engine.scheduler.job import wake

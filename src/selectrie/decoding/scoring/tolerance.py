@@ -122,7 +122,7 @@ def rows_alone(trie: TokenTrie, terminator: str) -> IntArray:
     return np.asarray(rows, dtype=np.int32)
 
 
-def finalists(scores: FloatArray, tolerances: FloatArray, path_of: IntArray, k: int = 1) -> IntArray:
+def near_choices(scores: FloatArray, tolerances: FloatArray, path_of: IntArray, k: int = 1) -> IntArray:
     """Return the choices whose order among the first k depends on the batch layout.
 
     They come best first, one for each path. A choice is a candidate if its score is
@@ -179,7 +179,7 @@ def near_margins(scores: FloatArray, tolerances: FloatArray, path_of: IntArray) 
 def are_clear(scores: FloatArray, tolerances: FloatArray, path_of: IntArray) -> BoolArray:
     """Return bool[B], whether the best score of each row has no near tie.
 
-    For a true entry, `finalists` with k = 1 finds nothing. It may also find
+    For a true entry, `near_choices` with k = 1 finds nothing. It may also find
     nothing for a false entry.
 
     Args:

@@ -13,16 +13,9 @@ from selectrie.core.numerics import Interval
 from selectrie.core.rows import Reads, Rows
 from selectrie.core.token_trie import TokenTrie
 from selectrie.core.types import NO_NODE, NO_PATH, ROOT, BoolArray, Capacity, FloatArray, IntArray
-from selectrie.decoding.scoring import (
-    RESOLVED,
-    Bounds,
-    Objective,
-    RowNeeds,
-    TrieEvaluation,
-    TrieReader,
-    greedy_child,
-    row_owner,
-)
+from selectrie.decoding.scoring.evaluation import RowNeeds, TrieEvaluation, TrieReader, row_owner
+from selectrie.decoding.scoring.paths import RESOLVED, greedy_child
+from selectrie.decoding.scoring.rules import Bounds, Objective
 from selectrie.decoding.scoring.tolerance import ROUNDING
 from selectrie.decoding.search_state import FILL_ROWS, MIN_BOUND, HeldNodes, Open, OpenList, RowChildren
 from selectrie.decoding.task import NOTHING, Ask, TaskBase

@@ -19,7 +19,7 @@ import numpy as np
 from selectrie.core.rows import Reads, Rows, TopTokens
 from selectrie.core.token_trie import TokenTrie
 from selectrie.core.types import ROOT, BoolArray, Capacity, IntArray, OffsetArray
-from selectrie.decoding.scoring import ReadPlans, RowNeeds, TrieEvaluation, TrieReader
+from selectrie.decoding.scoring.evaluation import ReadPlans, RowNeeds, TrieEvaluation, TrieReader
 from selectrie.decoding.task import Ask, TaskBase
 from selectrie.errors import ProtocolError
 

@@ -16,7 +16,7 @@ import numpy as np
 
 from selectrie.core.path_model import REMOTE
 from selectrie.core.vocabulary import to_bytes
-from selectrie.decoding.scoring import RESOLVED
+from selectrie.decoding.scoring.paths import RESOLVED
 from selectrie.engine.rendering.product_search import ProductSearchRequest, search_product
 from selectrie.engine.rendering.slots import SlotContext
 from selectrie.engine.requests import select

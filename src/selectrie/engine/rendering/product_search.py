@@ -17,11 +17,13 @@ from selectrie.core.automaton import Automaton, ChoiceAutomaton, ProductAutomato
 from selectrie.core.token_trie import TokenTrie
 from selectrie.core.types import Cost, FloatArray, Limits
 from selectrie.core.vocabulary import Vocabulary
-from selectrie.decoding import scoring
 from selectrie.decoding.automaton.automaton_task import AutomatonOutcome, AutomatonSpec
 from selectrie.decoding.automaton.best_first import AutomatonSearch
 from selectrie.decoding.beam.expansion import BeamSpec
 from selectrie.decoding.beam.search import BeamTask
+from selectrie.decoding.scoring.evaluation import TrieEvaluation, row_needs
+from selectrie.decoding.scoring.paths import path_scores
+from selectrie.decoding.scoring.rules import Lengths
 from selectrie.decoding.scoring.tolerance import ROUNDING
 from selectrie.decoding.trie.exhaustive import ScorePlan, ScoreTask
 from selectrie.engine.requests import choice_scores
@@ -552,7 +554,7 @@ def _prepare_scoring(vocabulary: Vocabulary, searched: _SearchedProduct) -> Prep
     shown = tuple(text.decode() for text in texts)
     trie = TokenTrie.from_flat(encoded.tokens, encoded.offsets)
     healing = heal_plan(vocabulary, trie, encoded.healed)
-    needs = scoring.row_needs(trie, searched.terminator, healing.observations, vocabulary.eog)
+    needs = row_needs(trie, searched.terminator, healing.observations, vocabulary.eog)
     return PreparedSelect(
         texts=shown,
         vocabulary=vocabulary,
@@ -564,7 +566,7 @@ def _prepare_scoring(vocabulary: Vocabulary, searched: _SearchedProduct) -> Prep
         custom=None,
         terminator=searched.terminator,
         log_prior=None,
-        lengths=scoring.Lengths.of(shown, trie),
+        lengths=Lengths.of(shown, trie),
         search=SearchParams(k=searched.search_request.k),
         method="exhaustive",
         premises=(),
@@ -651,7 +653,7 @@ def _logp_offset(prepared: PreparedSelect, scored: choice_scores.ChoiceScores, s
     return logp[prepared.texts[known].encode()] - (float(scored.logp.low[known]) - ends)
 
 
-def _log_open_mass(prepared: PreparedSelect, evaluation: scoring.TrieEvaluation, searched: _SearchedProduct) -> float:
+def _log_open_mass(prepared: PreparedSelect, evaluation: TrieEvaluation, searched: _SearchedProduct) -> float:
     """Return the log of a bound on the probability of all texts that were not found.
 
     It is a probability after the context of `prepared`, healed bytes included. The
@@ -664,7 +666,7 @@ def _log_open_mass(prepared: PreparedSelect, evaluation: scoring.TrieEvaluation,
     if len(prepared.encoded.context) == len(searched.paths.context.tokens):
         return float(np.log(search.open_mass))
     ends = searched.terminator if searched.terminator == "eog" else "none"  # as in the search
-    logp = scoring.path_scores(prepared.trie, evaluation, ends).logp.low[prepared.trie.path_of]
+    logp = path_scores(prepared.trie, evaluation, ends).logp.low[prepared.trie.path_of]
     for text, scored in zip(prepared.texts, logp.tolist(), strict=True):
         found = search.logp.get(text.encode(), -np.inf)
         if min(found, scored) > -np.inf:

@@ -19,9 +19,10 @@ from selectrie.core import numerics
 from selectrie.core.model import ModelDescription
 from selectrie.core.numerics import uniform
 from selectrie.core.types import FloatArray, IntArray, OffsetArray
-from selectrie.decoding import scoring
 from selectrie.decoding.sampling.sampler import Band, is_close
 from selectrie.decoding.sampling.task import SampleTask
+from selectrie.decoding.scoring.rules import Lengths
+from selectrie.decoding.scoring.tolerance import tolerance_of
 from selectrie.engine.rendering.slot_ends import (
     Ending,
     default_stops,
@@ -540,8 +541,8 @@ def _could_change(selection: Selection, order: OffsetArray, drawn: int, u: float
     tolerance, table = selection.signature.tolerance, selection.choices
     if tolerance is None:
         return None
-    lengths = scoring.Lengths.of(table.texts, table.trie)
-    moves = scoring.tolerance_of(selection.rule, tolerance, table.trie, selection.terminator, lengths=lengths)
+    lengths = Lengths.of(table.texts, table.trie)
+    moves = tolerance_of(selection.rule, tolerance, table.trie, selection.terminator, lengths=lengths)
     finite = np.flatnonzero(table.score[order] > -np.inf)
     score, move = table.score[order[finite]], moves[order[finite]]
     band = Band(score - move, score + move, np.ones(len(finite), dtype=np.bool_))

@@ -14,10 +14,10 @@ from selectrie.core.numerics import Interval
 from selectrie.core.path_model import REMOTE
 from selectrie.core.token_trie import TokenTrie
 from selectrie.core.types import Cost
-from selectrie.decoding import scoring
 from selectrie.decoding.automaton.automaton_task import accepts
 from selectrie.decoding.automaton.best_first import AutomatonOutcome, AutomatonSearch
 from selectrie.decoding.beam.search import BeamOutcome, BeamPath, BeamSpec, BeamTask
+from selectrie.decoding.scoring.rules import coverage_of
 from selectrie.decoding.scoring.tolerance import ROUNDING
 from selectrie.engine.requests.choice_scores import bound_coverage
 from selectrie.engine.requests.constrained_prompt import (
@@ -385,4 +385,4 @@ def _bound_coverage(logp: list[float], heal: Interval[float]) -> float:
     `logp` are their log-probabilities, given the healed bytes. The bound holds for each
     value in `heal`, the interval of the healed bytes' own log-probability.
     """
-    return float(bound_coverage(Interval.point(scoring.coverage_of(np.array(logp))), heal.width).low)
+    return float(bound_coverage(Interval.point(coverage_of(np.array(logp))), heal.width).low)

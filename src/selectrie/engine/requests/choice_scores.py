@@ -11,9 +11,11 @@ from typing import Any
 import numpy as np
 
 from selectrie.core import numerics
-from selectrie.core.numerics import Interval, Numbers
+from selectrie.core.numerics import ROUNDED_SUM, Interval, Numbers
 from selectrie.core.types import Cost, FloatArray, IntArray
-from selectrie.decoding import scoring
+from selectrie.decoding.scoring.evaluation import TrieEvaluation
+from selectrie.decoding.scoring.paths import coverages, path_scores
+from selectrie.decoding.scoring.rules import Posterior, coverage_of, mean_joint, rounding_of, score_choices, score_with
 from selectrie.decoding.trie.best_first import longest_chain
 from selectrie.engine.requests.selection import PreparedSelect, group_starts
 from selectrie.engine.requests.session import Session
@@ -95,16 +97,16 @@ class ChoiceScores:
         return (*bounds, HEAL_NOTE.format(self.lower_by)) if self.lower_by > NOTED_GAP else bounds
 
 
-def joints(prepared: PreparedSelect, evaluation: scoring.TrieEvaluation, log_heal: float = 0.0) -> Interval[FloatArray]:
+def joints(prepared: PreparedSelect, evaluation: TrieEvaluation, log_heal: float = 0.0) -> Interval[FloatArray]:
     """Return each choice's joint after the context of `evaluation`, float64[C].
 
     `log_heal`, the log-probability of the healed bytes, is subtracted.
     """
-    paths = scoring.path_scores(prepared.trie, evaluation, prepared.terminator, log_heal)
+    paths = path_scores(prepared.trie, evaluation, prepared.terminator, log_heal)
     return paths.first_scored(prepared.trie, evaluation, prepared.encoded.first_scored)
 
 
-def conditional_joints(prepared: PreparedSelect, evaluation: scoring.TrieEvaluation) -> Interval[FloatArray]:
+def conditional_joints(prepared: PreparedSelect, evaluation: TrieEvaluation) -> Interval[FloatArray]:
     """Return each choice's joint after its prompt, float64[C].
 
     The joint is conditional on the text beginning with the healed bytes, as in
@@ -128,15 +130,13 @@ def sum_groups(logp: FloatArray, groups: IntArray | None) -> FloatArray:
 
 def mean_baseline(joints: Sequence[Interval[FloatArray]]) -> Interval[FloatArray]:
     """Return the mean of the joints after several prompts, float64[C]."""
-    low = scoring.mean_joint([one.low for one in joints])
+    low = mean_joint([one.low for one in joints])
     if all(np.array_equal(one.low, one.high) for one in joints):
         return Interval.point(low)
-    return Interval(low, scoring.mean_joint([one.high for one in joints]))
+    return Interval(low, mean_joint([one.high for one in joints]))
 
 
-def score(
-    prepared: PreparedSelect, evaluation: scoring.TrieEvaluation, baseline: Interval[FloatArray] | None
-) -> ChoiceScores:
+def score(prepared: PreparedSelect, evaluation: TrieEvaluation, baseline: Interval[FloatArray] | None) -> ChoiceScores:
     """Return the log-probabilities and scores of all choices.
 
     Raises `OptionError` for a callable rule if the model gave some rows in part.
@@ -152,13 +152,13 @@ def score(
 
 
 def score_together(
-    prepared: PreparedSelect, evaluation: scoring.TrieEvaluation, heals: Sequence[Interval[float]]
+    prepared: PreparedSelect, evaluation: TrieEvaluation, heals: Sequence[Interval[float]]
 ) -> ChoiceScores:
     """Return the scores of B requests at once, from their stacked evaluations.
 
     Args:
         prepared: One of the requests, which differ in their prompts alone.
-        evaluation: The result of `scoring.stack_evaluations`, all rows given in full.
+        evaluation: The result of `stack_evaluations`, all rows given in full.
         heals: The log-probability of the healed bytes of each prompt.
     """
     heal = Interval(np.array([one.low for one in heals]), np.array([one.high for one in heals]))
@@ -167,7 +167,7 @@ def score_together(
 
 def _score(
     prepared: PreparedSelect,
-    evaluation: scoring.TrieEvaluation,
+    evaluation: TrieEvaluation,
     baseline: Interval[FloatArray] | None,
     *,
     heal: Interval[Any],  # of numbers, or of arrays for several evaluations
@@ -182,7 +182,7 @@ def _score(
             bound, and each joint becomes an interval.
     """
     trie, path_of = prepared.trie, prepared.trie.path_of
-    paths = scoring.path_scores(trie, evaluation, prepared.terminator)
+    paths = path_scores(trie, evaluation, prepared.terminator)
     joint = paths.first_scored(trie, evaluation, prepared.encoded.first_scored)
     is_known = is_low_exact and joint.is_known and (baseline is None or baseline.is_known)
     if prepared.custom is not None and not is_known:
@@ -196,7 +196,7 @@ def _score(
     if not is_low_exact:
         given = Interval(joint.low, joint.high).widened()  # what is left out was added, and rounded, before
         logp, whole = (_bound_conditional(one, heal) for one in (joint, path_logp))
-        logp = Interval(logp.low, np.minimum(logp.high, scoring.ROUNDED_SUM))
+        logp = Interval(logp.low, np.minimum(logp.high, ROUNDED_SUM))
     lower_by = heal.width if is_low_exact else 0.0
     scored = ChoiceScores(
         logp=logp,
@@ -239,12 +239,11 @@ def _compute_coverage(prepared: PreparedSelect, path_logp: Interval[FloatArray],
     prefix of it count the same mass twice.
     """
     if is_known:
-        coverage_of = scoring.coverages if path_logp.low.ndim > 1 else scoring.coverage_of
-        return Interval.point(coverage_of(path_logp.low))
+        return Interval.point((coverages if path_logp.low.ndim > 1 else coverage_of)(path_logp.low))
     done = ~np.isnan(path_logp.low)
     at_most = longest_chain(prepared.trie) if prepared.terminator in ("none", "text") else 1
-    low = scoring.coverage_of(path_logp.low[done]) * (1 - _ROUNDED)
-    high = min(scoring.coverage_of(path_logp.high[done]), float(at_most)) * (1 + _ROUNDED)
+    low = coverage_of(path_logp.low[done]) * (1 - _ROUNDED)
+    high = min(coverage_of(path_logp.high[done]), float(at_most)) * (1 + _ROUNDED)
     return Interval(low, max(low, high))
 
 
@@ -284,9 +283,7 @@ def _score_by_rule(
     """
 
     def scores(logp: FloatArray, subtracted: FloatArray | None) -> FloatArray:
-        return scoring.score_choices(
-            prepared.rule, logp, prepared.lengths, baseline=subtracted, log_prior=prepared.log_prior
-        )
+        return score_choices(prepared.rule, logp, prepared.lengths, baseline=subtracted, log_prior=prepared.log_prior)
 
     if baseline is None or baseline.is_known:
         return logp.map(lambda one: scores(one, None if baseline is None else baseline.low))
@@ -301,12 +298,12 @@ def _rounding_errors(prepared: PreparedSelect, logp: FloatArray, baseline: Inter
     if prepared.custom is not None:
         return np.zeros(len(logp))
     subtracted = None if baseline is None else baseline.low
-    return scoring.rounding_of(prepared.rule, logp, prepared.lengths, baseline=subtracted, log_prior=prepared.log_prior)
+    return rounding_of(prepared.rule, logp, prepared.lengths, baseline=subtracted, log_prior=prepared.log_prior)
 
 
 def rescore(
     prepared: PreparedSelect,
-    evaluation: scoring.TrieEvaluation,
+    evaluation: TrieEvaluation,
     scored: ChoiceScores,
     baseline: Interval[FloatArray] | None,
     given: Interval[FloatArray] | None = None,
@@ -321,15 +318,15 @@ def rescore(
         compared = _widen_for_lengths(prepared, compared, scored.heal.width)
         return replace(scored, scores=scores, compared=compared)
     table = _choice_table(prepared, evaluation, scored, None)
-    scores = Interval.point(scoring.score_with(prepared.custom, table, prepared.log_prior))
+    scores = Interval.point(score_with(prepared.custom, table, prepared.log_prior))
     return replace(scored, scores=scores, compared=scores)
 
 
 def _choice_table(
     prepared: PreparedSelect,
-    evaluation: scoring.TrieEvaluation,
+    evaluation: TrieEvaluation,
     scored: ChoiceScores,
-    decision: scoring.Posterior | None,
+    decision: Posterior | None,
 ) -> ChoiceTable:
     """Return the table of choices of a `Selection`.
 
@@ -373,16 +370,16 @@ class SearchReport:
 
 def selection(
     prepared: PreparedSelect,
-    evaluation: scoring.TrieEvaluation,
+    evaluation: TrieEvaluation,
     scored: ChoiceScores,
     report: SearchReport,
     signature: Signature,
     *,
-    decision: scoring.Posterior,
+    decision: Posterior,
 ) -> Selection:
     """Return the `Selection` of a request from its scores.
 
-    `decision` is the result of `scoring.posterior` for these scores.
+    `decision` is the result of `posterior` for these scores.
     """
     path_of = prepared.trie.path_of
     on_greedy = int((path_of == scored.greedy_path).argmax())

@@ -24,7 +24,7 @@ from selectrie.core.model import ModelDescription
 from selectrie.core.token_trie import TokenTrie
 from selectrie.core.types import ROOT, BoolArray, Cost, FloatArray, IntArray, Limits, OffsetArray
 from selectrie.core.vocabulary import Vocabulary
-from selectrie.decoding.scoring import RowNeeds, TrieEvaluation
+from selectrie.decoding.scoring.evaluation import RowNeeds, TrieEvaluation
 from selectrie.decoding.trie.exhaustive import (
     PromptReads,
     PromptValues,

@@ -18,7 +18,10 @@ import numpy as np
 from selectrie.core.numerics import Interval
 from selectrie.core.token_trie import TokenTrie
 from selectrie.core.types import ROOT, BoolArray, Cost, FloatArray, IntArray
-from selectrie.decoding import scoring
+from selectrie.decoding.scoring.evaluation import TrieEvaluation, row_needs, row_owner
+from selectrie.decoding.scoring.paths import path_scores
+from selectrie.decoding.scoring.rules import coverage_of
+from selectrie.decoding.scoring.tolerance import near_choices, near_margins, rows_alone
 from selectrie.decoding.trie.exhaustive import ScoreTask
 from selectrie.engine.requests import choice_scores
 from selectrie.engine.requests.canonical_memory import CanonicalMemory, Claim
@@ -54,7 +57,7 @@ class EvaluatedSelect:
     """
 
     prepared: PreparedSelect
-    evaluation: scoring.TrieEvaluation
+    evaluation: TrieEvaluation
     baseline: Interval[FloatArray] | None
     report: SearchReport
 
@@ -70,24 +73,25 @@ def rescore_near_ties(
         scored: The scores of its choices.
     """
     prepared, report, tolerance = evaluated.prepared, evaluated.report, session.tolerance
-    if tolerance is None or not _can_rescore(prepared):
+    # A callable rule, and a baseline over a batch, depend on other contexts too.
+    if tolerance is None or prepared.custom is not None or prepared.rule.name == "batch":
         return scored, report
     k = prepared.n_first
     contexts = (prepared.encoded.context, *prepared.premises)
     tolerances = prepared.tolerances(tolerance, evaluated.evaluation)
     scores, widths, path_of = prepared.items_to_compare(scored.scores, tolerances)
-    margin = scoring.near_margins(scores.low[None], widths[None], path_of)[0]
+    margin = near_margins(scores.low[None], widths[None], path_of)[0]
     if not session.rescores:  # unread choices may be near ties too, of about the same tolerance
         scale = 2**0.5 * float(widths[np.nanargmax(scores.low)])
         return scored, replace(report, certificate=replace(report.certificate, near_margin=max(float(margin), scale)))
     certificate = replace(report.certificate, near_margin=float(margin))
     report = replace(report, certificate=certificate)
-    finalists = scoring.finalists(scores.low, widths, path_of, k)
+    finalists = near_choices(scores.low, widths, path_of, k)
     if prepared.groups is not None:
         finalists = np.flatnonzero(np.isin(prepared.groups, finalists)).astype(np.int32)
     # Both evaluations need every context once, and these rows below each context.
-    n_free = report.certificate.nodes_evaluated
-    is_cheap = len(finalists) <= ALWAYS_RESCORED or _count_rows(prepared, finalists) <= n_free
+    n_rows = rows_alone(prepared.trie, prepared.terminator)[prepared.trie.path_of[finalists]].sum()
+    is_cheap = len(finalists) <= ALWAYS_RESCORED or n_rows <= report.certificate.nodes_evaluated
     if not len(finalists) or not is_cheap:
         return scored, replace(report, certificate=replace(certificate, rescored=is_cheap))
     try:
@@ -129,11 +133,6 @@ def _score_in_turns(
     return joints, spent
 
 
-def _count_rows(prepared: PreparedSelect, finalists: IntArray) -> int:
-    """Return the number of rows, per context, for scoring the finalists one by one."""
-    return int(scoring.rows_alone(prepared.trie, prepared.terminator)[prepared.trie.path_of[finalists]].sum())
-
-
 def _merge_joints(
     evaluated: EvaluatedSelect, scored: ChoiceScores, finalists: IntArray, values: list[FloatArray]
 ) -> ChoiceScores:
@@ -161,7 +160,7 @@ def _merge_joints(
         scored,
         logp=Interval(logp, _replace_values(scored.logp.high, prepared, finalists, joints), is_known=True),
         path_logp=path_logp,
-        coverage=choice_scores.bound_coverage(Interval.point(scoring.coverage_of(path_logp)), scored.lower_by),
+        coverage=choice_scores.bound_coverage(Interval.point(coverage_of(path_logp)), scored.lower_by),
     )
     return choice_scores.rescore(prepared, evaluated.evaluation, scored, baseline)
 
@@ -176,14 +175,6 @@ def _replace_values(values: FloatArray, prepared: PreparedSelect, choices: IntAr
     for choice, value in zip(choices, new, strict=True):
         result[(path_of == path_of[choice]) & (first == first[choice])] = value
     return result
-
-
-def _can_rescore(prepared: PreparedSelect) -> bool:
-    """Return whether the scores depend only on contexts of this request.
-
-    A callable rule, and a baseline over other prompts of a batch, depend on more.
-    """
-    return prepared.custom is None and prepared.rule.name != "batch"
 
 
 class _CallsRemain(Exception):
@@ -220,7 +211,7 @@ def _canonical_joints(
     Raises:
         _CallsRemain: If a long context needs another turn. The next call continues it.
     """
-    owner = scoring.row_owner(prepared.trie, prepared.terminator)
+    owner = row_owner(prepared.trie, prepared.terminator)
     subs = [_isolate_path(prepared, int(path), owner) for path in prepared.trie.path_of[choices]]
     if max(int(np.count_nonzero(sub.inner)) for sub, _ in subs) > MAX_ROWS:
         return None, Cost()
@@ -293,11 +284,11 @@ def _score_paths(
     cost = memory.spent + more
     result = np.empty((len(paths), 2))
     for i, (choice, sub, end) in enumerate(paths):
-        needs = scoring.row_needs(sub, prepared.terminator, (), prepared.needs.eog_ids)
+        needs = row_needs(sub, prepared.terminator, (), prepared.needs.eog_ids)
         evaluation, more = memory.work(ScoreTask(context, sub, needs))
         cost += more
         first = np.full(len(sub.path_of), prepared.encoded.first_scored[choice], dtype=np.int32)
-        scores = scoring.path_scores(sub, evaluation, prepared.terminator, healed)
+        scores = path_scores(sub, evaluation, prepared.terminator, healed)
         own = sub.end_path[end]
         result[i] = scores.first_scored(sub, evaluation, first).low[own], scores.logp.low[own]
     return result, cost
@@ -307,7 +298,7 @@ def _isolate_path(prepared: PreparedSelect, path: int, owner: IntArray | None) -
     """Return the trie of one path, and the path's end node in it.
 
     The trie includes the nodes below the end that the terminator depends on, by
-    `owner`, which is `scoring.row_owner` of the whole trie.
+    `owner`, which is `row_owner` of the whole trie.
     """
     trie = prepared.trie
     end = int(trie.path_node[path])
@@ -333,7 +324,7 @@ def _evaluate_log_heal(memory: CanonicalMemory, prepared: PreparedSelect, contex
     marked[healing.nodes] = True
     sub, old = prepared.trie.restrict(marked)
     observe = [(int(np.searchsorted(old, node)), ids) for node, ids in healing.observations]
-    needs = scoring.row_needs(sub, "none", observe, prepared.needs.eog_ids)
+    needs = row_needs(sub, "none", observe, prepared.needs.eog_ids)
     evaluation, cost = memory.work(ScoreTask(context, sub, needs))
     edges = np.full(len(prepared.trie.token), np.nan)
     edges[old] = evaluation.edge_logp

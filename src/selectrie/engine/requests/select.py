@@ -15,8 +15,10 @@ from selectrie.core.model import ModelDescription
 from selectrie.core.numerics import Interval
 from selectrie.core.path_model import REMOTE
 from selectrie.core.types import NO_TOKEN, Cost, FloatArray, IntArray
-from selectrie.decoding import scoring
-from selectrie.decoding.scoring import TrieEvaluation
+from selectrie.decoding.scoring.evaluation import TrieEvaluation
+from selectrie.decoding.scoring.paths import posteriors, stack_evaluations
+from selectrie.decoding.scoring.rules import Posterior, best_of_paths, is_certain, posterior
+from selectrie.decoding.scoring.tolerance import are_clear, near_choices, near_margins
 from selectrie.decoding.trie.best_first import BestFirst, SearchOutcome
 from selectrie.decoding.trie.exhaustive import ScorePlan, ScoreTask
 from selectrie.engine.requests import choice_scores, selection
@@ -97,7 +99,7 @@ class BaselineStore:
 
 def settle_scores(
     session: Session, evaluated: EvaluatedSelect, scored: ChoiceScores
-) -> tuple[ChoiceScores, SearchReport, scoring.Posterior]:
+) -> tuple[ChoiceScores, SearchReport, Posterior]:
     """Return the final scores of a request, the search report and the decision.
 
     Near ties are scored again if the model runs here. After that, only the probability
@@ -120,10 +122,10 @@ def settle_scores(
     reason, slack = "", scored.rounding
     if not scored.compared.is_known:
         tolerances, path_of = _score_tolerances(session, evaluated), prepared.trie.path_of
-        near = scoring.finalists(before, tolerances, path_of, prepared.n_first)
+        near = near_choices(before, tolerances, path_of, prepared.n_first)
         tolerances = np.where(np.isin(path_of, path_of[near]), 0.0, tolerances)  # these were scored again
         slack = np.maximum(tolerances, slack)
-        if not scoring.is_certain(scored.compared, path_of, tolerances, prepared.n_first):
+        if not is_certain(scored.compared, path_of, tolerances, prepared.n_first):
             reason = reason_heal_unknown(scored.heal.width)
     elif prepared.custom is not None and scored.heal.width > 0:
         reason = reason_heal_in_callable(scored.heal.width)
@@ -145,7 +147,7 @@ def _score_tolerances(session: Session, evaluated: EvaluatedSelect) -> FloatArra
     return evaluated.prepared.tolerances(session.tolerance or 0.0, evaluation, adds_up=served)
 
 
-def _compute_decision(evaluated: EvaluatedSelect, scored: ChoiceScores, slack: FloatArray) -> scoring.Posterior:
+def _compute_decision(evaluated: EvaluatedSelect, scored: ChoiceScores, slack: FloatArray) -> Posterior:
     """Return the decision that scores, or bounds on them, allow.
 
     `slack` is float64[C], nats by which each score may be wrong.
@@ -153,8 +155,8 @@ def _compute_decision(evaluated: EvaluatedSelect, scored: ChoiceScores, slack: F
     prepared, log_open, k = evaluated.prepared, evaluated.report.log_open, evaluated.prepared.search.k
     scores, compared, path_of = scored.scores, scored.compared, prepared.trie.path_of
     if compared.is_known:
-        return scoring.posterior(compared, path_of, log_open=log_open, slack=slack, k=k)
-    left = scoring.best_of_paths(compared.high, path_of)[np.isnan(scoring.best_of_paths(compared.low, path_of))]
+        return posterior(compared, path_of, log_open=log_open, slack=slack, k=k)
+    left = best_of_paths(compared.high, path_of)[np.isnan(best_of_paths(compared.low, path_of))]
     # The search subtracted a different constant from all of its log-probabilities.
     heals = prepared.healing.log_heal(evaluated.evaluation.edge_logp, evaluated.evaluation.observed), scored.heal
     searched, subtracted = (one.low if one.low > -np.inf else 0.0 for one in heals)
@@ -163,10 +165,10 @@ def _compute_decision(evaluated: EvaluatedSelect, scored: ChoiceScores, slack: F
         own = numerics.logsumexp(left)
         # Divided by different lengths, a constant moves scores by different amounts.
         log_open = own if prepared.lengths.divides(prepared.rule.name) else min(log_open, own)
-    decision = scoring.posterior(compared, path_of, ranking=scores.low, log_open=log_open, slack=slack, k=k)
+    decision = posterior(compared, path_of, ranking=scores.low, log_open=log_open, slack=slack, k=k)
     if not scores.is_known:
         return decision
-    shown = scoring.posterior(scores, path_of, log_open=evaluated.report.log_open)
+    shown = posterior(scores, path_of, log_open=evaluated.report.log_open)
     return replace(
         decision,
         probability=shown.probability,
@@ -181,13 +183,13 @@ def _explain_doubt(prepared: PreparedSelect, scored: ChoiceScores, tolerances: F
     """Return why the order of the first k choices is uncertain; "" if it is not."""
     k, gap = prepared.n_first, scored.heal.width
     scores, tolerances, path_of = prepared.items_to_compare(scored.compared, tolerances)
-    if not scoring.is_certain(scores, path_of, np.zeros(len(path_of)), k):
+    if not is_certain(scores, path_of, np.zeros(len(path_of)), k):
         return reason_heal_unknown(gap) if scored.scores.is_known and not scores.is_known else reason_bounds_overlap()
     if prepared.custom is not None and gap > 0:
         return reason_heal_in_callable(gap)
     if prepared.custom is not None and tolerance:
         return "a callable rule does not say by how much the tolerance of the model may move a score"
-    return "" if scoring.is_certain(scores, path_of, tolerances, k) else reason_too_close(tolerance)
+    return "" if is_certain(scores, path_of, tolerances, k) else reason_too_close(tolerance)
 
 
 _MIN_TOGETHER = 2
@@ -248,7 +250,7 @@ def _decide_alike(session: Session, group: dict[int, EvaluatedSelect], signature
         return {}
     scored, evaluation = together
     first = next(iter(group.values())).prepared
-    decisions = scoring.posteriors(scored.scores.low, first.trie.path_of, scored.rounding)
+    decisions = posteriors(scored.scores.low, first.trie.path_of, scored.rounding)
     clear, margins = [True] * len(group), np.zeros(len(group))
     if session.tolerance is not None:
         scores, tolerances, path_of = first.items_to_compare(
@@ -257,9 +259,9 @@ def _decide_alike(session: Session, group: dict[int, EvaluatedSelect], signature
         # Where the order of several choices matters, ties among them are looked for one
         # by one.
         asks_one = first.search.k == 1 and first.search.stop != "all"
-        is_clear = scoring.are_clear(scores.low, tolerances, path_of)
+        is_clear = are_clear(scores.low, tolerances, path_of)
         clear = is_clear.tolist() if asks_one and session.rescores else [False] * len(group)
-        margins = scoring.near_margins(scores.low, tolerances, path_of)
+        margins = near_margins(scores.low, tolerances, path_of)
     selections = {}
     for row, (index, one) in enumerate(group.items()):
         if clear[row]:
@@ -285,7 +287,7 @@ def is_alike(one: PreparedSelect, other: PreparedSelect) -> bool:
     )
 
 
-def _score_together(group: Sequence[EvaluatedSelect]) -> tuple[ChoiceScores, scoring.TrieEvaluation] | None:
+def _score_together(group: Sequence[EvaluatedSelect]) -> tuple[ChoiceScores, TrieEvaluation] | None:
     """Return the scores of requests that are alike, and their evaluations stacked.
 
     Return None if the scores cannot be computed together: for a callable rule, a
@@ -294,7 +296,7 @@ def _score_together(group: Sequence[EvaluatedSelect]) -> tuple[ChoiceScores, sco
     first = group[0].prepared
     if first.custom is not None or first.rule.name in BASELINE_RULES or first.encoded.first_scored.any():
         return None
-    evaluation = scoring.stack_evaluations([one.evaluation for one in group])
+    evaluation = stack_evaluations([one.evaluation for one in group])
     if evaluation is None:
         return None
     heals = [one.prepared.healing.log_heal(one.evaluation.edge_logp, one.evaluation.observed) for one in group]
@@ -303,7 +305,7 @@ def _score_together(group: Sequence[EvaluatedSelect]) -> tuple[ChoiceScores, sco
     return (scored, evaluation) if is_known else None
 
 
-BaselineHandle: TypeAlias = Handle[scoring.TrieEvaluation] | Baseline
+BaselineHandle: TypeAlias = Handle[TrieEvaluation] | Baseline
 """A baseline: the handle of its running task, or its known evaluation."""
 Progress = Callable[[int, int], None]
 """A callback that gets (amount done, total amount)."""
@@ -349,7 +351,7 @@ class SelectBatch:
         placed = session.copy_prompts([one.encoded.context for one in requests])
         with group.together():
             baselines, own = self._begin_baselines(group, known)
-            exhaustive: dict[int, Handle[scoring.TrieEvaluation]] = {
+            exhaustive: dict[int, Handle[TrieEvaluation]] = {
                 i: group.begin_counted(
                     ScoreTask(one.encoded.context, one.trie, one.needs, one.plan),
                     on_progress,
@@ -525,9 +527,7 @@ def _best_first_task(
     return task
 
 
-def _wait_exhaustive(
-    prepared: PreparedSelect, handle: Handle[scoring.TrieEvaluation]
-) -> tuple[scoring.TrieEvaluation, SearchReport]:
+def _wait_exhaustive(prepared: PreparedSelect, handle: Handle[TrieEvaluation]) -> tuple[TrieEvaluation, SearchReport]:
     """Wait for an exhaustive evaluation; return it with its report."""
     evaluation = handle.result()
     certificate = _exhaustive_certificate(evaluation.n_evaluated, prepared.plan.n_rows)
@@ -538,9 +538,7 @@ _exhaustive_certificate = lru_cache(maxsize=64)(Certificate.exhaustive)
 """Returns the certificate of an exhaustive evaluation, cached, as most are equal."""
 
 
-def _wait_search(
-    prepared: PreparedSelect, handle: Handle[SearchOutcome]
-) -> tuple[scoring.TrieEvaluation, SearchReport]:
+def _wait_search(prepared: PreparedSelect, handle: Handle[SearchOutcome]) -> tuple[TrieEvaluation, SearchReport]:
     """Wait for a best-first search; return its evaluation with its report."""
     outcome = handle.result()
     certificate = Certificate.best_first(

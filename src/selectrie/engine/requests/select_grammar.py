@@ -10,14 +10,14 @@ import numpy as np
 
 from selectrie.core import numerics
 from selectrie.core.model import ModelDescription
-from selectrie.core.numerics import Interval
+from selectrie.core.numerics import ROUNDED_SUM, Interval
 from selectrie.core.token_trie import TokenTrie
 from selectrie.core.types import Cost, FloatArray
-from selectrie.decoding import scoring
 from selectrie.decoding.automaton.automaton_task import FinishedPath
 from selectrie.decoding.automaton.best_first import AutomatonOutcome, AutomatonSearch
 from selectrie.decoding.automaton.exact_sampling import ExactOutcome, ExactSampleTask
 from selectrie.decoding.sampling.task import Sampled, SampleSpec, SampleTask
+from selectrie.decoding.scoring.rules import coverage_of, posterior
 from selectrie.decoding.scoring.tolerance import ROUNDING
 from selectrie.engine.requests.choice_scores import bound_coverage
 from selectrie.engine.requests.constrained_prompt import (
@@ -187,11 +187,11 @@ class PreparedGrammarSelect:
                 # other.
                 if constrained.terminator == "none" and not is_prefix_free(constrained.grammar):
                     log_open += np.log(self.search.max_tokens)
-        decision = scoring.posterior(
+        decision = posterior(
             Interval.point(scores),
             trie.path_of,
             log_open=log_open,
-            slack=scoring.ROUNDED_SUM * np.maximum(np.abs(scores), 1.0),
+            slack=ROUNDED_SUM * np.maximum(np.abs(scores), 1.0),
         )
         # Order and proof are about the best path of each text, and so is each
         # log-probability. The coverage counts all paths that were found.
@@ -213,7 +213,7 @@ class PreparedGrammarSelect:
             boundary_shift=np.zeros(len(texts), dtype=np.int32),
             heal_gap=outcome.heal.width,
         )
-        found = Interval.point(scoring.coverage_of(np.array([path.logp for path in texts])))
+        found = Interval.point(coverage_of(np.array([path.logp for path in texts])))
         coverage = bound_coverage(found, outcome.heal.width)
         return Selection(
             index=decision.winner,

@@ -16,7 +16,9 @@ from selectrie.core.numerics import Interval
 from selectrie.core.token_trie import TokenTrie
 from selectrie.core.types import FloatArray, IntArray, Limits, OffsetArray
 from selectrie.core.vocabulary import Vocabulary, to_bytes
-from selectrie.decoding import scoring
+from selectrie.decoding.scoring.evaluation import RowNeeds, TrieEvaluation, auto_terminator, check_choices, row_needs
+from selectrie.decoding.scoring.rules import Lengths, Objective, log_priors, objective_of
+from selectrie.decoding.scoring.tolerance import tolerance_of
 from selectrie.decoding.trie.exhaustive import ScorePlan
 from selectrie.engine.requests.session import fix_time
 from selectrie.errors import ChoiceError, IncompatibleOptionsError, OptionError, OptionRef
@@ -119,13 +121,13 @@ class PreparedSelect:
     vocabulary: Vocabulary
     encoded: EncodedChoices
     trie: TokenTrie
-    needs: scoring.RowNeeds
+    needs: RowNeeds
     healing: HealPlan
     rule: ScoringRule
     custom: CustomRule | None
     terminator: str
     log_prior: FloatArray | None
-    lengths: scoring.Lengths
+    lengths: Lengths
     search: SearchParams
     method: str
     premises: tuple[IntArray, ...]
@@ -137,7 +139,7 @@ class PreparedSelect:
     groups: IntArray | None = None
 
     @property
-    def plain_needs(self) -> scoring.RowNeeds:
+    def plain_needs(self) -> RowNeeds:
         """Return the rows that a baseline needs, which leaves out those for healing."""
         return replace(self.needs, observe=())
 
@@ -176,13 +178,13 @@ class PreparedSelect:
         return sums, np.maximum.reduceat(tolerances, starts, axis=-1), own
 
     def tolerances(
-        self, tolerance: float, evaluation: scoring.TrieEvaluation | None = None, *, adds_up: bool = False
+        self, tolerance: float, evaluation: TrieEvaluation | None = None, *, adds_up: bool = False
     ) -> FloatArray:
-        """Return the tolerance of each score, float64[C]; see `scoring.tolerance_of`.
+        """Return the tolerance of each score, float64[C]; see `tolerance_of`.
 
         `tolerance` is the tolerance of a single row.
         """
-        return scoring.tolerance_of(
+        return tolerance_of(
             self.rule.name,
             tolerance,
             self.trie,
@@ -193,7 +195,7 @@ class PreparedSelect:
             adds_up=adds_up,
         )
 
-    def objective(self, baseline: FloatArray | None, tolerance: float) -> scoring.Objective | None:
+    def objective(self, baseline: FloatArray | None, tolerance: float) -> Objective | None:
         """Return the score that a best-first search maximises, or None.
 
         None means that the rule gives no bound on unseen paths, so all must be scored.
@@ -205,7 +207,7 @@ class PreparedSelect:
         """
         if self.custom is not None:
             return None
-        return scoring.objective_of(
+        return objective_of(
             self.rule,
             self.trie,
             self.lengths,
@@ -319,9 +321,9 @@ class SelectPlan:
         encoded = encode(vocabulary, self._limits, read, self._written, request)
         trie = TokenTrie.from_flat(encoded.tokens, encoded.offsets)
         healing = heal_plan(vocabulary, trie, encoded.healed)
-        lengths = scoring.Lengths.of(self._texts, trie, encoded.first_scored)
+        lengths = Lengths.of(self._texts, trie, encoded.first_scored)
         lengths.for_rule(rule.name)
-        needs = scoring.row_needs(trie, self._terminator, healing.observations, vocabulary.eog)
+        needs = row_needs(trie, self._terminator, healing.observations, vocabulary.eog)
         prepared = PreparedSelect(
             texts=self._texts,
             vocabulary=vocabulary,
@@ -332,7 +334,7 @@ class SelectPlan:
             rule=rule,
             custom=request.custom,
             terminator=self._terminator,
-            log_prior=scoring.log_priors(request.prior, self._texts),
+            log_prior=log_priors(request.prior, self._texts),
             lengths=lengths,
             search=request.search,
             method="exhaustive",
@@ -497,8 +499,8 @@ def _resolve_terminator(request: SelectRequest, written: list[bytes], vocabulary
     terminator = check_terminator(request)
     following = to_bytes(request.following, "following")
     if terminator == "auto":
-        terminator = scoring.auto_terminator(written, following)
-    scoring.check_choices(written, terminator)
+        terminator = auto_terminator(written, following)
+    check_choices(written, terminator)
     if terminator == "eog" and not len(vocabulary.eog):
         raise OptionError("terminator", "eog", "another: this model has no end-of-generation token")
     return terminator

@@ -12,7 +12,8 @@ from selectrie.core.model import ModelDescription
 from selectrie.core.numerics import Interval
 from selectrie.core.types import FloatArray, IntArray
 from selectrie.core.vocabulary import Vocabulary, to_bytes
-from selectrie.decoding import scoring
+from selectrie.decoding.scoring.evaluation import auto_terminator
+from selectrie.decoding.scoring.rules import coverage_of, posterior
 from selectrie.decoding.spelling import (
     ByteEvent,
     CloseBounds,
@@ -228,7 +229,7 @@ class PreparedSpellingSelect:
         verdict = _Verdict.of(self, outcome)
         scored = choice_scores.score(prepared, evaluation, None)
         scores = bounds.map(lambda logp: logp + np.array(self.goal.log_prior))
-        decision = scoring.posterior(scores, prepared.trie.path_of)
+        decision = posterior(scores, prepared.trie.path_of)
         cost = replace(canonical.cost + search.cost, rows_naive=prepared.rows_naive)
         certificate = replace(
             Certificate.best_first(
@@ -249,7 +250,7 @@ class PreparedSpellingSelect:
             replace(signature, rule=_rule_name(signature.rule)),
             decision=replace(decision, winner=verdict.winner, is_tie=verdict.is_tie, margin=verdict.gap),
         )
-        coverage = bounds.map(lambda logp: scoring.coverage_of(_first_of_paths(logp, prepared)))
+        coverage = bounds.map(lambda logp: coverage_of(_first_of_paths(logp, prepared)))
         return replace(
             found,
             rule=_rule_name(found.rule),
@@ -403,7 +404,7 @@ def _resolve_terminator(vocabulary: Vocabulary, choices: Choices, options: Selec
     if options.terminator != "auto":
         return options.terminator
     written = [to_bytes(text, f"choice {index}") for index, text in enumerate(read_choices(choices).texts)]
-    if scoring.auto_terminator(written, b"") == "none" and all(written):
+    if auto_terminator(written, b"") == "none" and all(written):
         return "none"
     if not len(vocabulary.eog):
         raise OptionError(
