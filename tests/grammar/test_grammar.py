@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 import selectrie
 from selectrie.errors import GrammarError, InputFileError, OptionError, TextError
 from selectrie.grammar import Grammar, enumeration, installed_names
+from selectrie.grammar import grammar as grammars
 from selectrie.grammar.enumeration import NEVER, Texts, TooManyError, UnknownError, list_texts, min_lengths
-from selectrie.grammar.grammar import Automata
 from selectrie.grammar.machine.compiling import compile_rules
 from selectrie.grammar.readers.gbnf import read_gbnf
 from selectrie.grammar.rules import Alternatives, Characters, Concatenation, LiteralText, Reference, Repeat, RuleSet
@@ -442,21 +442,23 @@ def test_a_full_machine_is_left_to_those_who_have_it(monkeypatch: pytest.MonkeyP
     assert new.can_end(new.walk(new.start(), b"abcabcabc"))
 
 
-def test_the_least_used_vocabularies_are_forgotten():
+def test_the_least_used_vocabularies_are_forgotten(monkeypatch):
     """Four are kept, the fifth takes the place of the one not asked for the longest; full ones are made again."""
-    made_of, automata = [], None
+    made_of = []
 
     def make(vocabulary):
         made_of.append(vocabulary.pieces[2])
         return SimpleNamespace(n_bytes=10)
 
-    automata = Automata(make, max_automata=2, max_bytes=10)
+    monkeypatch.setattr(grammars, "MAX_AUTOMATA", 2)
+    monkeypatch.setattr(grammars, "GUIDED_BYTES", 10)
+    guided = Grammar(SimpleNamespace(automaton=make))
     a, b, c = (make_vocabulary([piece]) for piece in (b"a", b"b", b"c"))
     for vocabulary in (a, b, a, c, a, b):
-        automata.get(vocabulary)
+        guided._automaton_of(vocabulary)
     assert made_of == [b"a", b"b", b"c", b"b"]
-    automata.get(b).n_bytes = 11
-    assert automata.get(b).n_bytes == 10
+    guided._automaton_of(b).n_bytes = 11
+    assert guided._automaton_of(b).n_bytes == 10
     assert made_of[4:] == [b"b"]
 
 

@@ -241,7 +241,7 @@ def test_tokens_that_go_beyond_a_prefix(prefix):
     ]
     vocabulary = make_vocabulary([*pieces, b"aaa\xc3", b" aa\xc3\xa9x", b"ab\xff"])
     guided = GuidanceAutomaton(read_guidance("/(a|ab|\u00e9)+x?/"), vocabulary)
-    ours = Grammar.from_regex("(a|ab|\u00e9)+x?")._automata.get(vocabulary)
+    ours = Grammar.from_regex("(a|ab|\u00e9)+x?")._automaton_of(vocabulary)
     for text in (b"", b"a", b"aab"):
         states = [each.walk(each.start(), text) for each in (guided, ours)]
         found = [each.allowed_after(state, prefix) for each, state in zip((guided, ours), states, strict=True)]

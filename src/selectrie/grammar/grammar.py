@@ -13,13 +13,19 @@ from itertools import islice
 from pathlib import Path
 from threading import RLock
 from types import MappingProxyType, UnionType
-from typing import TYPE_CHECKING, Any, TypeAlias, final, get_origin
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeAlias, TypeVar, final, get_origin
 
-from selectrie.core.types import BoolArray, IntArray
 from selectrie.core.vocabulary import Vocabulary, to_bytes
 from selectrie.errors import GrammarError, InputFileError, OptionError
-from selectrie.grammar.rules import RuleSet, TextList, TokenTerminal
-from selectrie.grammar.token_automaton import ByteAutomaton, PrefixableAutomaton
+from selectrie.grammar.machine.machine import ListMachine, Machine, Recogniser
+from selectrie.grammar.rules import RuleSet, TextList, TokenTerminal, append_to_root, canonical_rules, gbnf_rules
+from selectrie.grammar.token_automaton import (
+    ByteAutomaton,
+    GrammarAutomaton,
+    LeadingSpaceAutomaton,
+    PrefixableAutomaton,
+    PrefixedAutomaton,
+)
 from selectrie.options.checks import at_least
 from selectrie.options.checks import text as check_text
 from selectrie.options.keywords import Regex
@@ -27,13 +33,15 @@ from selectrie.options.keywords import Regex
 if TYPE_CHECKING:
     from importlib.abc import Traversable
 
-    from selectrie.grammar.acceptance import Expecting, Verdict
+    from selectrie.grammar.acceptance import Verdict
     from selectrie.grammar.analysis import Report
     from selectrie.grammar.enumeration import Texts
     from selectrie.grammar.llguidance import GuidanceGrammar
-    from selectrie.grammar.machine.machine import Recogniser
     from selectrie.grammar.machine.program import Program
     from selectrie.grammar.schema.schema import Route, Spacing
+
+P = ParamSpec("P")
+R = TypeVar("R")
 
 
 class SharedAutomaton:
@@ -46,67 +54,20 @@ class SharedAutomaton:
     """
 
     def __init__(self, inner: ByteAutomaton, lock: RLock) -> None:
-        self._inner, self._lock = inner, lock
-
-    def start(self) -> int:
-        with self._lock:
-            return self._inner.start()
-
-    def allowed(self, state: int) -> BoolArray | IntArray:
-        with self._lock:
-            return self._inner.allowed(state)
-
-    def advance(self, state: int, token: int) -> int:
-        with self._lock:
-            return self._inner.advance(state, token)
-
-    def can_end(self, state: int) -> bool:
-        with self._lock:
-            return self._inner.can_end(state)
-
-    def walk(self, state: int, text: bytes) -> int:
-        """Return the state after the bytes `text` in any tokens; -1 if refused."""
-        with self._lock:
-            return self._inner.walk(state, text)
+        self._inner = inner
+        self.start, self.allowed = _locked(inner.start, lock), _locked(inner.allowed, lock)
+        self.advance, self.can_end = _locked(inner.advance, lock), _locked(inner.can_end, lock)
+        self.walk = _locked(inner.walk, lock)
 
 
-class Automata:
-    """The automata of a grammar for the most recently used vocabularies.
+def _locked(function: Callable[P, R], lock: RLock) -> Callable[P, R]:
+    """Return a function that holds a lock while it runs."""
 
-    Callers hold the lock. An automaton grows with use, so one that exceeds `max_bytes`
-    is replaced by a new one for the next caller; earlier callers keep the old one.
+    def run(*args: P.args, **named: P.kwargs) -> R:
+        with lock:
+            return function(*args, **named)
 
-    Args:
-        make: Creates the automaton of a vocabulary.
-        max_automata: Maximum number of vocabularies.
-        max_bytes: Memory beyond which an automaton is replaced; None for no limit.
-    """
-
-    def __init__(
-        self, make: Callable[[Vocabulary], PrefixableAutomaton], *, max_automata: int = 4, max_bytes: int | None = None
-    ) -> None:
-        self._make, self._max_automata, self._max_bytes = make, max_automata, max_bytes
-        self._of: OrderedDict[str, PrefixableAutomaton] = OrderedDict()
-
-    def get(self, vocabulary: Vocabulary) -> PrefixableAutomaton:
-        """Return the automaton of a vocabulary, which its digest identifies."""
-        digest = vocabulary.digest
-        automaton = self._of.get(digest)
-        if automaton is None or (self._max_bytes is not None and automaton.n_bytes > self._max_bytes):
-            automaton = self._of[digest] = self._make(vocabulary)
-        self._of.move_to_end(digest)
-        while len(self._of) > self._max_automata:
-            self._of.popitem(last=False)
-        return automaton
-
-    @property
-    def n_bytes(self) -> int:
-        """Return the approximate memory of all automata, in bytes."""
-        return sum(one.n_bytes for one in list(self._of.values()))
-
-    def clear(self) -> None:
-        """Forget all automata."""
-        self._of.clear()
+    return run
 
 
 @cache
@@ -156,6 +117,8 @@ MAX_FOLLOWED = 16
 
 The least recently used one is dropped.
 """
+MAX_AUTOMATA = 4
+"""Maximum number of vocabularies whose automata are kept."""
 GUIDED_BYTES = 128 << 20
 """Size beyond which an automaton of llguidance is replaced for the next caller.
 
@@ -192,8 +155,7 @@ class Grammar:
         self.notes = notes
         self._source = source
         self._lock = RLock()
-        is_ours = isinstance(source, RuleSet | TextList)
-        self._automata = Automata(self._new_automaton, max_bytes=None if is_ours else GUIDED_BYTES)
+        self._automata: OrderedDict[str, PrefixableAutomaton] = OrderedDict()  # by vocabulary, the last used last
         self._compiled: Program | None = None
         self._running: Recogniser | None = None
         self._followed: OrderedDict[str, Grammar] = OrderedDict()
@@ -368,8 +330,6 @@ class Grammar:
 
         Raises `GrammarError` for a rule that GBNF cannot express.
         """
-        from selectrie.grammar.rules import gbnf_rules
-
         return MappingProxyType(gbnf_rules(self._rule_set("rules")))
 
     def to_gbnf(self) -> str:
@@ -377,8 +337,6 @@ class Grammar:
 
         The root is the first rule.
         """
-        from selectrie.grammar.rules import gbnf_rules
-
         rules = gbnf_rules(self._rule_set("to_gbnf"))
         return "".join(f"{name} ::= {right}\n" for name, right in rules.items())
 
@@ -390,8 +348,6 @@ class Grammar:
         """
         if not isinstance(self._source, RuleSet | TextList):
             return self._source.digest
-        from selectrie.grammar.rules import canonical_rules
-
         rules = self._rule_set("digest")
         return blake2b("\n".join(canonical_rules(rules)).encode(), digest_size=16).hexdigest()
 
@@ -411,7 +367,7 @@ class Grammar:
 
         It includes the tables for each vocabulary, which grow with use.
         """
-        return self.held_bytes + self._automata.n_bytes
+        return self.held_bytes + sum(one.n_bytes for one in list(self._automata.values()))
 
     def automaton(self, vocabulary: Vocabulary, *, prefix: bytes = b"", shares_space: bool = False) -> ByteAutomaton:
         """Return the automaton over a vocabulary's tokens, made on first use.
@@ -428,15 +384,11 @@ class Grammar:
         with self._lock:
             if isinstance(self._source, RuleSet | TextList):
                 self._machine("automaton")
-            inner = self._automata.get(vocabulary)
+            inner = self._automaton_of(vocabulary)
             if shares_space:
-                from selectrie.grammar.token_automaton import LeadingSpaceAutomaton
-
                 return SharedAutomaton(LeadingSpaceAutomaton(inner, vocabulary), self._lock)
             if not prefix:
                 return SharedAutomaton(inner, self._lock)
-            from selectrie.grammar.token_automaton import PrefixedAutomaton
-
             return SharedAutomaton(PrefixedAutomaton(inner, vocabulary, prefix), self._lock)
 
     def followed_by(self, text: str) -> Grammar:
@@ -449,8 +401,6 @@ class Grammar:
         >>> bool(Grammar.from_regex("[a-z]+").followed_by(", ").accepts("one, "))
         True
         """
-        from selectrie.grammar.rules import append_to_root
-
         check_text("text", text)
         data = to_bytes(text, "text")
         source = self._source if isinstance(self._source, TextList) else self._rule_set("followed_by")
@@ -481,22 +431,12 @@ class Grammar:
             if isinstance(self._source, RuleSet | TextList):
                 machine = self._machine("accepts")
                 class_of = machine.class_of.tolist()
-                return verdict_on(
-                    machine, text, self._make_thread_safe(lambda at: describe_expected(machine, at, class_of))
-                )
+                look = _locked(lambda at: describe_expected(machine, at, class_of), self._lock)
+                return verdict_on(machine, text, look)
             from selectrie.grammar.llguidance import GuidedBytes
 
             reader = GuidedBytes(self._source)
-            return verdict_on(reader, text, self._make_thread_safe(reader.expected))
-
-    def _make_thread_safe(self, expecting: Expecting) -> Expecting:
-        """Return a thread-safe form of the function `expecting`."""
-
-        def look(configuration: int) -> tuple[str, ...]:
-            with self._lock:
-                return expecting(configuration)
-
-        return look
+            return verdict_on(reader, text, _locked(reader.expected, self._lock))
 
     def expand(self, limit: int | None = None) -> Iterator[str]:
         """Iterate over the texts, each once, the shortest first.
@@ -656,7 +596,6 @@ class Grammar:
         Listing texts fills tables that no engine needs.
         """
         from selectrie.grammar.enumeration import Texts
-        from selectrie.grammar.machine.machine import Machine
 
         return Texts(Machine(self._program(what)))
 
@@ -668,27 +607,32 @@ class Grammar:
         """
         running = self._running
         if running is None or running.n_bytes > FULL_BYTES or running.n_configurations > FULL_CONFIGURATIONS:
-            self._running = running = self._new_machine(what)
+            if isinstance(self._source, TextList):
+                running = ListMachine(self._source.encoded)
+            else:
+                running = Machine(self._program(what))
+            self._running = running
             self._automata.clear()
         return running
 
-    def _new_machine(self, what: str) -> Recogniser:
-        """Make a machine for the source; `what` names the method in an error."""
-        if isinstance(self._source, TextList):
-            from selectrie.grammar.machine.machine import ListMachine
+    def _automaton_of(self, vocabulary: Vocabulary) -> PrefixableAutomaton:
+        """Return the automaton over a vocabulary, which its digest identifies.
 
-            return ListMachine(self._source.encoded)
-        from selectrie.grammar.machine.machine import Machine
-
-        return Machine(self._program(what))
-
-    def _new_automaton(self, vocabulary: Vocabulary) -> PrefixableAutomaton:
-        """Make the automaton of a vocabulary over the shared machine."""
-        if not isinstance(self._source, RuleSet | TextList):
-            return self._source.automaton(vocabulary)
-        from selectrie.grammar.token_automaton import GrammarAutomaton
-
-        return GrammarAutomaton(self._machine("automaton"), vocabulary)
+        Callers hold the lock. An automaton of llguidance grows with use, so one that
+        exceeds `GUIDED_BYTES` is replaced; earlier callers keep the old one.
+        """
+        digest, source = vocabulary.digest, self._source
+        automaton = self._automata.get(digest)
+        if isinstance(source, RuleSet | TextList):
+            if automaton is None:
+                automaton = GrammarAutomaton(self._machine("automaton"), vocabulary)
+        elif automaton is None or automaton.n_bytes > GUIDED_BYTES:
+            automaton = source.automaton(vocabulary)
+        self._automata[digest] = automaton
+        self._automata.move_to_end(digest)
+        while len(self._automata) > MAX_AUTOMATA:
+            self._automata.popitem(last=False)
+        return automaton
 
 
 ENDINGS = {".gbnf": "from_gbnf", ".lark": "from_lark", ".json": "from_json_schema"}

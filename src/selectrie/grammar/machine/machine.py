@@ -8,7 +8,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Iterable, Sequence
 from operator import itemgetter
-from typing import Protocol
+from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,37 +18,6 @@ from selectrie.errors import GrammarError
 from selectrie.grammar.machine.nfa import DEFAULT_LIMITS, GrammarLimits
 from selectrie.grammar.machine.program import Plans, Program
 from selectrie.grammar.rules import TokenTerminal
-
-
-class Recogniser(Protocol):
-    """Reads texts: a `Machine`, which runs rules, or a `ListMachine`.
-
-    The methods are documented in those classes.
-    """
-
-    @property
-    def start(self) -> int: ...
-    @property
-    def token_sets(self) -> tuple[TokenTerminal, ...]: ...
-    @property
-    def class_of(self) -> NDArray[np.uint8]: ...
-    @property
-    def n_classes(self) -> int: ...
-    @property
-    def table(self) -> IntArray: ...
-    @property
-    def n_configurations(self) -> int: ...
-    @property
-    def n_bytes(self) -> int: ...
-    def begin(self) -> None: ...
-    def fill(self, configurations: IntArray, classes: IntArray) -> None: ...
-    def step(self, configuration: int, byte: int, /) -> int: ...
-    def walk(self, configuration: int, text: bytes) -> int: ...
-    def can_end(self, configuration: int, /) -> bool: ...
-    def token_terminals(self, configuration: int, /) -> tuple[int, ...]: ...
-    def take_terminal(self, configuration: int, terminal: int) -> int: ...
-    def union(self, configurations: Sequence[int]) -> int: ...
-
 
 NOTHING_OPEN = 0
 """The set that contains only the empty stack."""
@@ -206,7 +175,37 @@ Items = tuple[int, ...]
 """Alternating states and sets of stacks; the states ascend and are distinct."""
 
 
-class Machine:
+class _Tabled:
+    """A recogniser with a table of targets.
+
+    Attributes:
+        n_classes: Number of classes of bytes that the grammar does not tell apart.
+        table: int32[capacity, n_classes] – the configuration after a class of bytes:
+            `DEAD` if no text continues with such a byte, `UNKNOWN` until `fill`
+            computes it. It is read-only, and is replaced when it grows.
+    """
+
+    def __init__(self, n_classes: int) -> None:
+        self.n_classes = n_classes
+        self.table: IntArray = np.full((64, n_classes), UNKNOWN, np.int32)
+
+    def step(self, configuration: int, byte: int) -> int:
+        """Return the configuration after a byte; `DEAD` if it is refused."""
+        raise NotImplementedError
+
+    def walk(self, configuration: int, text: bytes) -> int:
+        """Return the configuration after bytes; `DEAD` if they are refused."""
+        for byte in text:
+            configuration = self.step(configuration, byte)
+            if configuration == DEAD:
+                break
+        return configuration
+
+    def _double_table(self) -> None:
+        self.table = np.vstack([self.table, np.full_like(self.table, UNKNOWN)])
+
+
+class Machine(_Tabled):
     """Reads bytes and token terminals according to a compiled grammar.
 
     A token terminal matches one token of the vocabulary by name, whatever its bytes
@@ -218,40 +217,24 @@ class Machine:
     """
 
     def __init__(self, program: Program, limits: GrammarLimits = DEFAULT_LIMITS) -> None:
+        super().__init__(program.n_classes)
         self.program = program
         self.token_sets: tuple[TokenTerminal, ...] = program.token_sets
-        self.n_classes = program.n_classes
         self.class_of: NDArray[np.uint8] = np.array(program.class_of, np.uint8)
         self._limits = limits
         self._plans = Plans(program)
-        self._stacks = Stacks(program.final, limits)
+        self.stacks = Stacks(program.final, limits)
         self._number: dict[Items, int] = {}
         self._items: list[Items] = []
         self._items_bytes = 0
         self._can_end: dict[int, bool] = {}
         self._n_steps = self._n_spent_at_begin = 0
         self._after_terminal: dict[tuple[int, int], int] = {}
-        self._table: IntArray = np.full((64, self.n_classes), UNKNOWN, np.int32)
         self.start = self._intern_merged(dict.fromkeys(program.starts, NOTHING_OPEN))
-
-    @property
-    def table(self) -> IntArray:
-        """Return the next configurations, int32[capacity, n_classes].
-
-        The entry of a configuration and a class of bytes is `DEAD` if no text continues
-        with such a byte, and `UNKNOWN` until `fill` computes it. The array is
-        read-only, and is replaced by another one when it grows.
-        """
-        return self._table
 
     @property
     def n_configurations(self) -> int:
         return len(self._items)
-
-    @property
-    def stacks(self) -> Stacks:
-        """Return the sets of stacks that configurations refer to, read-only."""
-        return self._stacks
 
     def items(self, configuration: int) -> zip[tuple[int, int]]:
         """Return the pairs (program state, set of stacks) of a configuration.
@@ -263,25 +246,17 @@ class Machine:
     @property
     def n_bytes(self) -> int:
         """Return the estimated memory of table, configurations and stacks, in bytes."""
-        return self._table.nbytes + self._items_bytes + self._stacks.n_bytes + self._plans.n_bytes
+        return self.table.nbytes + self._items_bytes + self.stacks.n_bytes + self._plans.n_bytes
 
     def step(self, configuration: int, byte: int) -> int:
         """Return the configuration after one more byte, or `DEAD` if it is refused."""
         kind = self.program.class_of[byte]
-        target = int(self._table[configuration, kind])
+        target = int(self.table[configuration, kind])
         if target == UNKNOWN:
             self.begin()
             target = self._after(self._add_returns(configuration), kind)
-            self._table[configuration, kind] = target
+            self.table[configuration, kind] = target
         return target
-
-    def walk(self, configuration: int, text: bytes) -> int:
-        """Return the configuration after a text, or `DEAD` if it is refused."""
-        for byte in text:
-            configuration = self.step(configuration, byte)
-            if configuration == DEAD:
-                break
-        return configuration
 
     def begin(self) -> None:
         """Reset the step count at the beginning of a walk.
@@ -296,7 +271,7 @@ class Machine:
 
         `GrammarLimits.max_steps` counts the same steps.
         """
-        return self._n_steps + self._plans.n_steps + self._stacks.n_steps
+        return self._n_steps + self._plans.n_steps + self.stacks.n_steps
 
     def _check_spent(self) -> None:
         """Raise `GrammarError` for more than `max_steps` steps since `begin`."""
@@ -311,7 +286,7 @@ class Machine:
 
         Both arrays are int32[n]. Pairs may repeat; no configuration may be `DEAD`.
         """
-        unknown = self._table[configurations, classes] == UNKNOWN
+        unknown = self.table[configurations, classes] == UNKNOWN
         if not unknown.any():
             return
         pairs = np.unique(configurations[unknown].astype(np.int64) * self.n_classes + classes[unknown])
@@ -326,13 +301,13 @@ class Machine:
                 targets.append(self._after(closed, kind))
                 self._check_spent()
         finally:
-            self._table[rows[: len(targets)], columns[: len(targets)]] = targets
+            self.table[rows[: len(targets)], columns[: len(targets)]] = targets
 
     def can_end(self, configuration: int) -> bool:
         """Return whether the text may end here."""
         can_end = self._can_end.get(configuration)
         if can_end is None:
-            final, ends = self.program.final, self._stacks.ends
+            final, ends = self.program.final, self.stacks.ends
             closed = self._add_returns(configuration)
             can_end = any(final[state] and ends[stacks] for state, stacks in _pairs(closed))
             self._can_end[configuration] = can_end
@@ -385,7 +360,7 @@ class Machine:
         self._merge(stacks_of, _pairs(items))
         for state, stacks in _pairs(items):
             if final[state]:
-                self._merge(stacks_of, self._stacks.states_after_return(stacks).items())
+                self._merge(stacks_of, self.stacks.states_after_return(stacks).items())
         return tuple([part for item in stacks_of.items() for part in item])
 
     def _after(self, closed: Items, symbol: int) -> int:
@@ -396,7 +371,7 @@ class Machine:
         """
         stacks_of: dict[int, int] = {}
         self._n_steps += len(closed)
-        push, join = self._stacks.push, self._stacks.join
+        push, join = self.stacks.push, self.stacks.join
         for i in range(0, len(closed), 2):
             stacks = closed[i + 1]
             plan = self._plans.plan(closed[i], symbol)
@@ -425,7 +400,7 @@ class Machine:
         for state, stacks in items:
             known = stacks_of.setdefault(state, stacks)
             if known != stacks:
-                stacks_of[state] = self._stacks.join(known, stacks)
+                stacks_of[state] = self.stacks.join(known, stacks)
 
     def _intern_merged(self, stacks_of: dict[int, int]) -> int:
         """Return the configuration of merged items, or `DEAD` if there are none."""
@@ -446,7 +421,7 @@ class Machine:
         if number is not None:
             return number
         number = len(self._items)
-        if number == len(self._table):
+        if number == len(self.table):
             self._grow()
         self._items_bytes += CONFIGURATION_BYTES + ITEM_BYTES * len(items)
         if self._items_bytes > self._limits.max_bytes:
@@ -457,12 +432,10 @@ class Machine:
 
     def _grow(self) -> None:
         """Double the capacity of the table; raise `GrammarError` beyond the limits."""
-        limits, capacity = self._limits, 2 * len(self._table)
-        if len(self._items) >= limits.max_configurations or self.n_bytes + self._table.nbytes > limits.max_bytes:
+        limits = self._limits
+        if len(self._items) >= limits.max_configurations or self.n_bytes + self.table.nbytes > limits.max_bytes:
             raise self._limit_error()
-        table: IntArray = np.full((capacity, self.n_classes), UNKNOWN, np.int32)
-        table[: len(self._table)] = self._table
-        self._table = table
+        self._double_table()
 
     def _limit_error(self) -> GrammarError:
         """Return the error for too many configurations or too much memory."""
@@ -481,7 +454,7 @@ SPAN_BYTES = 150
 """Approximate memory of a configuration beside its row of the table."""
 
 
-class ListMachine:
+class ListMachine(_Tabled):
     """Reads the texts of a list byte by byte, with the interface of `Machine`.
 
     Not thread-safe. A configuration is a prefix of some text: a range of the sorted
@@ -504,15 +477,9 @@ class ListMachine:
         self.class_of: NDArray[np.uint8] = np.zeros(256, np.uint8)
         self.class_of[used] = np.arange(1, len(used) + 1)
         self._class_of: list[int] = self.class_of.tolist()
-        self.n_classes = len(used) + 1  # class 0: bytes that occur in no text
-        self._table: IntArray = np.full((64, self.n_classes), UNKNOWN, np.int32)
+        super().__init__(len(used) + 1)  # class 0: bytes that occur in no text
         self._spans: list[tuple[int, int, int]] = []
         self.start = self._add_span(0, len(texts), 0)
-
-    @property
-    def table(self) -> IntArray:
-        """Return the transition table (see `Machine.table`)."""
-        return self._table
 
     @property
     def n_configurations(self) -> int:
@@ -524,7 +491,7 @@ class ListMachine:
 
         The list itself is not counted.
         """
-        return self._table.nbytes + SPAN_BYTES * len(self._spans)
+        return self.table.nbytes + SPAN_BYTES * len(self._spans)
 
     def begin(self) -> None:
         """Do nothing: unlike `Machine`, a list counts no steps."""
@@ -534,25 +501,17 @@ class ListMachine:
 
         Whole rows are computed at once; see `Machine.fill`.
         """
-        unknown = self._table[configurations, classes] == UNKNOWN
+        unknown = self.table[configurations, classes] == UNKNOWN
         for configuration in np.unique(configurations[unknown]).tolist():
             self._fill_row(configuration)
 
     def step(self, configuration: int, byte: int) -> int:
         """Return the configuration after one more byte, or `DEAD` if it is refused."""
-        target = int(self._table[configuration, self._class_of[byte]])
+        target = int(self.table[configuration, self._class_of[byte]])
         if target != UNKNOWN:
             return target
         self._fill_row(configuration)
-        return int(self._table[configuration, self._class_of[byte]])
-
-    def walk(self, configuration: int, text: bytes) -> int:
-        """Return the configuration after a text, or `DEAD` if it is refused."""
-        for byte in text:
-            configuration = self.step(configuration, byte)
-            if configuration == DEAD:
-                break
-        return configuration
+        return int(self.table[configuration, self._class_of[byte]])
 
     def can_end(self, configuration: int) -> bool:
         """Return whether the bytes read so far are a complete text."""
@@ -586,7 +545,7 @@ class ListMachine:
             after = bisect_right(texts, byte, first + 1, stop, key=itemgetter(n_read))
             row[self._class_of[byte]] = self._add_span(first, after, n_read + 1)
             first = after
-        self._table[configuration] = row
+        self.table[configuration] = row
 
     def _add_span(self, first: int, stop: int, n_read: int) -> int:
         """Add a configuration: the texts `first` to `stop` after `n_read` bytes.
@@ -594,19 +553,21 @@ class ListMachine:
         Returns its number.
         """
         number = len(self._spans)
-        if number == len(self._table):
+        if number == len(self.table):
             self._grow()
         self._spans.append((first, stop, n_read))
         return number
 
     def _grow(self) -> None:
         """Double the capacity of the table; raise `GrammarError` beyond the limit."""
-        if self.n_bytes + self._table.nbytes > self._limits.max_bytes:
+        if self.n_bytes + self.table.nbytes > self._limits.max_bytes:
             raise GrammarError(
                 f"reading the list of {len(self._texts)} texts led to {len(self._spans)} prefixes in "
                 f"{self.n_bytes >> 20} MiB, which exceeds the limit; use `select` to choose among the "
                 "texts, or give fewer texts"
             )
-        table: IntArray = np.full((2 * len(self._table), self.n_classes), UNKNOWN, np.int32)
-        table[: len(self._table)] = self._table
-        self._table = table
+        self._double_table()
+
+
+Recogniser: TypeAlias = Machine | ListMachine
+"""Reads texts: by rules, or by a search of a sorted list."""
