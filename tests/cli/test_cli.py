@@ -12,7 +12,7 @@ import textwrap
 from dataclasses import astuple, replace
 from functools import partial
 from pathlib import Path
-from typing import Any, get_type_hints
+from typing import Any
 
 import pytest
 from typer.testing import CliRunner, Result
@@ -362,9 +362,9 @@ def test_the_command_opens_a_checkpoint(tmp_path):
 
 def test_the_help_names_every_back_end():
     """`--backend` is written without importing the table."""
-    from selectrie.cli.groups import ModelGroup
+    from selectrie.cli.groups import ModelGroup, hints_of
 
-    option = get_type_hints(ModelGroup, include_extras=True)["backend"].__metadata__[0]
+    option = hints_of(ModelGroup)["backend"].__metadata__[0]
     assert [backend.name for backend in table.BACKENDS if backend.name not in option.help] == []
 
 

@@ -12,8 +12,8 @@ import typer
 from typer.testing import CliRunner
 
 from selectrie.cli import app as cli
-from selectrie.cli.arguments import command, flags_of, hints_of, variable
-from selectrie.cli.groups import ConfigGroup, ModelGroup
+from selectrie.cli.arguments import command, flags_of, variable
+from selectrie.cli.groups import ConfigGroup, ModelGroup, hints_of
 from selectrie.cli.serve import AddressGroup, ModelsGroup, ServingGroup, _loader, _parse_size
 from selectrie.engine.load import load
 from selectrie.engine.pool import ModelPool

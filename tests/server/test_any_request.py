@@ -18,8 +18,7 @@ from selectrie.results import advice
 from selectrie.server import ServerOptions, app
 from selectrie.server.application import BODIES as MODELS
 from selectrie.server.calls.tokenizer import TokenizeChatBody
-from selectrie.server.decisions.decisions import DecisionsBody
-from selectrie.server.decisions.systemone import SystemoneBody
+from selectrie.server.decisions.decisions import DecisionsBody, SystemoneBody
 from selectrie.server.fields.reading import read
 from tests.support.calling import FULL, LEAST
 from tests.support.deciding import fake

@@ -21,7 +21,7 @@ from selectrie.results.drawing.choices import draw_selection_trie
 from selectrie.results.drawing.sentences import selection_sentences
 from selectrie.server import ServerOptions, app
 from selectrie.server.calls import page_templates
-from selectrie.server.calls.bodies import (
+from selectrie.server.calls.call_bodies import (
     CALLS,
     BeamFields,
     CallBody,
@@ -373,7 +373,7 @@ MISTAKES = [
     ("select", {"prior": [1]}, "prior"),
     ("select", {"prior": [1, "x"]}, "prior[1]"),
     ("select", {"prior": {"b": 1, "cd": -1}}, "prior.cd"),
-    ("select", {"prompt": [3, 300]}, "prompt"),
+    ("select", {"prompt": [3, 300]}, "prompt[1]"),
     ("select", {"user": "b"}, "prompt"),
     ("select", {"prompt": None}, "prompt"),
     ("select", {"prompt": [{"role": "user", "content": "a"}, 5]}, "prompt"),

@@ -858,11 +858,12 @@ def test_what_is_wrong_is_named(changes, param):
 @pytest.mark.parametrize(
     ("changes", "code", "param"),
     [
-        ({"prompt": [[A], [999]]}, "token_range", "prompt[1]"),
+        ({"prompt": [[A], [999]]}, "token_range", "prompt[1][0]"),
+        ({"prompt": [A, 999]}, "token_range", "prompt[1]"),
         ({"prompt": "a\ud800"}, "text", "prompt"),
         ({"prompt": ["a", "b\ud800"]}, "text", "prompt[1]"),
-        ({"stop_token_ids": [999]}, "token_range", "stop_token_ids"),
-        ({"logprob_token_ids": [999], "logprobs": 1}, "token_range", "logprob_token_ids"),
+        ({"stop_token_ids": [A, 999]}, "token_range", "stop_token_ids[1]"),
+        ({"logprob_token_ids": [999], "logprobs": 1}, "token_range", "logprob_token_ids[0]"),
         ({"prompt": "a" * 60, "max_tokens": 9}, "prompt_too_long", "prompt"),
         ({"prompt": ["a", "a" * 60], "max_tokens": 9}, "prompt_too_long", "prompt[1]"),
         ({"prompt": "a" * 60, "max_tokens": 9, "stream": True}, "prompt_too_long", "prompt"),

@@ -17,8 +17,7 @@ from selectrie import Choice, DecisionParams, Option, Predicate, Score, Thinking
 from selectrie.engine.scheduler.job import Job
 from selectrie.results import advice
 from selectrie.server import ServerOptions, app
-from selectrie.server.decisions import bodies as decision_bodies
-from selectrie.server.decisions import decisions, systemone
+from selectrie.server.decisions import decisions, question_bodies
 from tests.support.deciding import fake
 from tests.support.serving import ask, running
 
@@ -748,9 +747,8 @@ def test_limits_are_checked_before_the_model(options, message):
 )
 def test_options_are_counted_before_other_work(path, questions, monkeypatch):
     """What a request has too many of is not read by models and made into records first."""
-    for module in (decisions, systemone):
-        monkeypatch.setattr(module, "read", None)
-    monkeypatch.setattr(decision_bodies, "question_of_data", None)
+    monkeypatch.setattr(decisions, "read", None)
+    monkeypatch.setattr(question_bodies, "question_of_data", None)
     body = {"input": STATE, "state": STATE, "questions": questions}
     with fake() as llm:
         error = ask(app(llm, ServerOptions(max_options_in_all=9)), "POST", f"/v1/{path}", body).error

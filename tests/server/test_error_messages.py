@@ -25,11 +25,10 @@ from selectrie.errors import (
     words,
 )
 from selectrie.server import app
-from selectrie.server.calls.bodies import CALLS, fields_of_call
+from selectrie.server.calls.call_bodies import CALLS, fields_of_call
 from selectrie.server.calls.extraction import EXTRACT_FIELDS
-from selectrie.server.decisions.bodies import ChoiceQuestion, PredicateQuestion, QuestionOption
-from selectrie.server.decisions.decisions import DECISIONS_FIELDS
-from selectrie.server.decisions.systemone import SYSTEMONE_FIELDS
+from selectrie.server.decisions.decisions import DECISIONS_FIELDS, SYSTEMONE_FIELDS
+from selectrie.server.decisions.question_bodies import ChoiceQuestion, PredicateQuestion, QuestionOption
 from selectrie.server.generation.chat import ChatBody
 from selectrie.server.generation.completions import FIELDS
 from selectrie.server.generation.generation import options_of

@@ -13,6 +13,7 @@ pytest.importorskip("fastapi", reason="needs the extra 'server'")
 
 from selectrie.errors import DecodeError, OptionError
 from selectrie.server import ServerOptions
+from selectrie.server.application import BODIES
 from selectrie.server.transport import middleware
 from selectrie.server.transport.http_errors import HttpError
 from selectrie.server.transport.middleware import Gate
@@ -30,7 +31,7 @@ class Served:
     def __init__(self, events: Callable[[], Events], **options: float) -> None:
         made = ServerOptions(**options)
         self.state, self.n_closed, self._events = ServerState(Models(None, made), made), 0, events
-        self.gate = Gate(self._inner, self.state)
+        self.gate = Gate(self._inner, self.state, BODIES)
 
     async def _inner(self, scope, receive, send) -> None:
         await EventStream(self._watched(), self.state.options.ping_interval_s)(scope, receive, send)

@@ -29,8 +29,8 @@ pytest.importorskip("fastapi", reason="needs the extra 'server'")
 from selectrie.server import ServerOptions, app
 from selectrie.server.application import BODIES
 from selectrie.server.calls import tokenizer
-from selectrie.server.calls.bodies import MAX_SCORED_BYTES
-from selectrie.server.decisions import bodies as decision_bodies
+from selectrie.server.calls.call_bodies import MAX_SCORED_BYTES
+from selectrie.server.decisions import question_bodies
 from selectrie.server.fields.messages import MAX_MESSAGES
 from selectrie.server.fields.reading import MAX_TOKENIZED_BYTES
 from selectrie.server.fields.tools import MAX_TOOLS
@@ -39,7 +39,6 @@ from selectrie.server.generation import completions
 from selectrie.server.generation.completions import MAX_SCORES
 from selectrie.server.transport.body import MAX_CONTAINERS, MAX_VALUES, parse_object
 from selectrie.server.transport.http_errors import HttpError
-from selectrie.server.transport.middleware import WORK
 from selectrie.server.transport.request_context import id_of
 from tests.support import calling
 from tests.support.deciding import fake
@@ -78,7 +77,7 @@ BASES: Mapping[str, dict[str, Any]] = {
 
 def fields() -> list[tuple[str, str]]:
     """Each field of each endpoint that the models declare, and one unknown field for each."""
-    assert set(BODIES) == set(WORK) == set(BASES)
+    assert set(BODIES) == set(BASES)
     return [
         (path, name)
         for path, forms in sorted(BODIES.items())
@@ -208,7 +207,7 @@ LARGEST: Mapping[str, Mapping[str, Callable[[], dict[str, Any]]]] = {
         "questions": lambda: {"questions": [_question(instructions="a" * 15_000)] * OPTIONS.max_questions},
         "options": lambda: {"questions": [_choices(OPTIONS.max_options)] * 20},
         "option": lambda: {"questions": [{**_choices(2), "choices": [{"value": "a" * (ROOM // 2)}, {"value": "b"}]}]},
-        "examples": lambda: {"questions": [_question(examples=[{"state": "a", "answer": True}] * decision_bodies.MAX_EXAMPLES)]},
+        "examples": lambda: {"questions": [_question(examples=[{"state": "a", "answer": True}] * question_bodies.MAX_EXAMPLES)]},
         "cue": lambda: {"questions": [_question(cue="a" * (ROOM - 100))]},
         "permutations": lambda: {"questions": [_choices(8)], "permutations": "all"},
         "letters": lambda: {"questions": [_choices(200)] * 100, "scoring": "letters", "permutations": 4},

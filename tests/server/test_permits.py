@@ -286,8 +286,8 @@ def test_a_large_request_gives_up_its_permit_before_the_model_works(monkeypatch,
 
 def test_prompts_after_the_client_left_are_not_encoded(monkeypatch):
     """The thread ends between two prompts of the request."""
-    work, read = Gated(), completions._prompt_tokens
-    monkeypatch.setattr(completions, "_prompt_tokens", lambda *given: [work(), read(*given)][1])
+    work, read = Gated(), completions.spell_prompt
+    monkeypatch.setattr(completions, "spell_prompt", lambda *given, **named: [work(), read(*given, **named)][1])
 
     async def main(llm):
         application, leave = app(llm), asyncio.Event()

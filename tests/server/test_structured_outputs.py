@@ -27,6 +27,7 @@ KINDS = [
     ({"json": SCHEMA}, Grammar.from_json_schema(SCHEMA)),
     ({"json": json.dumps(SCHEMA), "regex": None, "json_object": False}, Grammar.from_json_schema(SCHEMA)),
     ({"grammar": 'root ::= word "."\nword ::= [a-z]'}, Grammar.from_regex(r"[a-z]\.")),
+    ({"json": True}, Grammar.from_json_schema(True)),
     ({"json_object": True, "disable_any_whitespace": True}, Grammar.from_json_schema({"type": "object"})),
 ]
 OBJECT = {"type": "object", "properties": {"a": {"type": "boolean"}}}
@@ -113,7 +114,8 @@ WRONG = [
     ({"grammar": "root ::= " + "(" * 101 + '"a"' + ")" * 101}, "structured_outputs.grammar", "100 levels"),
     ({"grammar": 'root ::= "a" root'}, "structured_outputs.grammar", "no text"),
     ({"grammar": "root ::= <[9999]>"}, "structured_outputs.grammar", "9999"),
-    ({"json": True}, "structured_outputs.json", "a JSON Schema"),
+    ({"json": 1}, "structured_outputs.json", "a JSON Schema"),
+    ({"json": False}, "structured_outputs.json", "schema is false"),
     ({"json": ""}, "structured_outputs.json", "not JSON"),
     ({"json": {"type": "strange"}}, "structured_outputs.json.type", "strange"),
     ({"json": '{"type": "strange"}'}, "structured_outputs.json.type", "type at #: 'strange'"),
@@ -264,6 +266,8 @@ NOT_POSSIBLE = [
     (schema_at({"$ref": "http://example.com"}), f"{AT}.$ref", "only references into the same schema"),
     ({"json_schema": {"required": 5}}, "json_schema.required", "a list of names"),
     ({"guided_json": "{"}, "guided_json", "not JSON"),
+    ({"guided_json": False}, "guided_json", "schema is false"),
+    ({"json_schema": False}, "json_schema", "schema is false"),
     ({"guided_regex": "a("}, "guided_regex", "line 1, column"),
     ({"guided_choice": []}, "guided_choice", "a list of texts"),
     ({"guided_grammar": 'root ::= "a" oops'}, "guided_grammar", "line 1, column 14"),

@@ -103,9 +103,9 @@ def test_fields_that_ask_for_nothing_are_taken(llm, body):
         ("detokenize", {}, "option", "tokens"),
         ("detokenize", {"tokens": [1, True]}, "option", "tokens[1]"),
         ("detokenize", {"tokens": [1, 1.0]}, "option", "tokens[1]"),
-        ("detokenize", {"tokens": [258]}, "token_range", "tokens"),
-        ("detokenize", {"tokens": [-1]}, "token_range", "tokens"),
-        ("detokenize", {"tokens": [10**300]}, "token_range", "tokens"),
+        ("detokenize", {"tokens": [258]}, "token_range", "tokens[0]"),
+        ("detokenize", {"tokens": [-1]}, "token_range", "tokens[0]"),
+        ("detokenize", {"tokens": [10**300]}, "token_range", "tokens[0]"),
     ],
 )
 def test_what_is_wrong_is_named(llm, path, body, code, param):

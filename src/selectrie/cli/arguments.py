@@ -34,7 +34,7 @@ from typer.core import TyperCommand, TyperOption
 from typer.models import ArgumentInfo, OptionInfo
 
 from selectrie.cli import inputs
-from selectrie.cli.groups import OLD_FLAGS, WITH_ESCAPES, StdinAs
+from selectrie.cli.groups import OLD_FLAGS, WITH_ESCAPES, StdinAs, hints_of
 from selectrie.cli.signals import exit_code_of, stoppable
 from selectrie.core import output
 from selectrie.errors import (
@@ -201,14 +201,6 @@ Groups = Mapping[str, type[Any]]
 
 NOTED: ContextVar[tuple[str, Mapping[str, Any]] | None] = ContextVar("selectrie_command", default=None)
 """Name and given options of the running command, if a trace records it."""
-_HINTS: dict[type[Any], Mapping[str, Any]] = {}
-
-
-def hints_of(group: type[Any]) -> Mapping[str, Any]:
-    """Return the annotated type of each field of an option group (cached)."""
-    if group not in _HINTS:
-        _HINTS[group] = get_type_hints(group, include_extras=True)
-    return _HINTS[group]
 
 
 def collect(group: type[Any], values: Mapping[str, Any], stdin: Callable[[StdinAs], str] | None = None) -> Any:

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
-
-from typer import Argument, Option
+from typing import TYPE_CHECKING
 
 from selectrie.cli import inputs, requests
 from selectrie.cli.decide import DecisionGroup, StateGroup, params_of, read_state
-from selectrie.cli.groups import STDIN_ROWS, CascadeGroup, JsonOutput
+from selectrie.cli.groups import STDIN_ROWS, CascadeGroup, JsonOutput, argument, setting, switch
 from selectrie.cli.show import show_json, show_report
 from selectrie.cli.tables import (
     ColumnsGroup,
@@ -52,67 +50,37 @@ class ClassifyGroup:
     The options that name what is labelled, and the labels.
     """
 
-    table: Annotated[
-        str | None,
-        Argument(
-            metavar="TABLE|TEXT",
-            help=f"The rows to label ({SHOWN_SUFFIXES}), or one text. - is stdin: each line is a text, or with --state "
-            "or --gold a row of a table; JSON Lines are rows.",
-        ),
-        STDIN_ROWS,
-    ] = None
-    text: Annotated[str | None, Option(metavar="TEXT", help="One text to label, in place of a table.")] = None
-    state_file: Annotated[
-        str | None,
-        Option(metavar="FILE", help="The same from a file (- for stdin); a .json file is JSON, or messages."),
-    ] = None
-    state: Annotated[
-        str | None,
-        Option(
-            "--state",
-            "--column",
-            "--text-column",
-            metavar="COLUMN",
-            help="What is labelled: a column, or a pattern: '{subject}: {body}'.  [default: 'text', or the only one]",
-        ),
-    ] = None
-    labels: Annotated[
-        str | None,
-        Option(
-            "--labels",
-            "-l",
-            "--choices",
-            metavar="A,B,…|FILE",
-            help="The labels, or a file of them: one a line, or a .json array of texts.",
-        ),
-    ] = None
-    none: Annotated[
-        str | None, Option(metavar="TEXT", help="One more label for what no other fits, such as 'none of these'.")
-    ] = None
-    multi_label: Annotated[
-        bool, Option("--multi-label", help="Any number of labels may be true; each gets its own columns.")
-    ] = False
-    instructions: Annotated[
-        str | None,
-        Option(
-            "--question", metavar="TEXT", help="The question; with --multi-label a statement: 'It is about {label}.'."
-        ),
-    ] = None
-    prior: Annotated[
-        str | None,
-        Option(metavar="FILE", help="JSON object from label to weight, or of yes and no; the labels' own if left out."),
-    ] = None
-    cue: Annotated[
-        str | None, Option(metavar="TEXT", help="In place of a question, such as 'Topic:'; best on base models.")
-    ] = None
-    examples: Annotated[
-        str | None,
-        Option(metavar="FILE", help="A table of the same columns, and the right one in `label`."),
-        STDIN_ROWS,
-    ] = None
-    shots: Annotated[
-        int | None, Option(metavar="N", help="Examples of each label that the prompt shows.  [default: 4]")
-    ] = None
+    table: str | None = argument(
+        "TABLE|TEXT",
+        f"The rows to label ({SHOWN_SUFFIXES}), or one text. - is stdin: each line is a text, or with --state "
+        "or --gold a row of a table; JSON Lines are rows.",
+        mark=STDIN_ROWS,
+    )
+    text: str | None = setting("TEXT", "One text to label, in place of a table.")
+    state_file: str | None = setting("FILE", "The same from a file (- for stdin); a .json file is JSON, or messages.")
+    state: str | None = setting(
+        "COLUMN",
+        "What is labelled: a column, or a pattern: '{subject}: {body}'.  [default: 'text', or the only one]",
+        flags="--state --column --text-column",
+    )
+    labels: str | None = setting(
+        "A,B,…|FILE",
+        "The labels, or a file of them: one a line, or a .json array of texts.",
+        flags="--labels -l --choices",
+    )
+    none: str | None = setting("TEXT", "One more label for what no other fits, such as 'none of these'.")
+    multi_label: bool = switch("Any number of labels may be true; each gets its own columns.")
+    instructions: str | None = setting(
+        "TEXT", "The question; with --multi-label a statement: 'It is about {label}.'.", flags="--question"
+    )
+    prior: str | None = setting(
+        "FILE", "JSON object from label to weight, or of yes and no; the labels' own if left out."
+    )
+    cue: str | None = setting("TEXT", "In place of a question, such as 'Topic:'; best on base models.")
+    examples: str | None = setting(
+        "FILE", "A table of the same columns, and the right one in `label`.", mark=STDIN_ROWS
+    )
+    shots: int | None = setting("N", "Examples of each label that the prompt shows.  [default: 4]")
 
     @property
     def is_one(self) -> bool:
@@ -306,10 +274,5 @@ def _asked(questions: LabelQuestions, params: DecisionParams, columns: ColumnsGr
     from selectrie.tables.table_questions import TableQuestions
 
     return TableQuestions(
-        state=state,
-        questions=questions.questions,
-        params=params,
-        probabilities=columns.probabilities,
-        prefix=columns.prefix,
-        bare=not questions.is_multi,
+        state=state, questions=questions.questions, params=params, bare=not questions.is_multi, **asdict(columns)
     )

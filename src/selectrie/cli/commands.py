@@ -122,10 +122,9 @@ def select(
     selectrie select -m model.gguf -p "He bought a" -c " cat" -c " cats" --following "."
     selectrie select -m model.gguf -p "Today is " --regex "[0-9]{4}-[0-9]{2}-[0-9]{2}"
     """
-    selection = _run_selection(
+    return _run_selection(
         1, model, prompt, choices, ending=ending, rule=rule, search=search, output=output, grammar=grammar
     )
-    return _show_selection(selection, output, requests.unnamed_model(model))
 
 
 @command(app)
@@ -146,10 +145,7 @@ def rank(
     cat prompt.txt | selectrie rank -m model.gguf --choices 100k.txt --top 5 --explain
     selectrie rank -m model.gguf "I feel" --choices labels.txt --stop all --tsv
     """
-    selection = _run_selection(
-        output.top, model, prompt, choices, ending=ending, rule=rule, search=search, output=output
-    )
-    return _show_selection(selection, output, requests.unnamed_model(model))
+    return _run_selection(output.top, model, prompt, choices, ending=ending, rule=rule, search=search, output=output)
 
 
 @command(app)
@@ -167,13 +163,7 @@ def score(
     prompt_input, scored = requests.read_all(partial(requests.read_prompt, prompt), partial(_text_of, text))
     how = requests.prompting(prompt)
     with requests.recorded_engine(model, output) as engine, announce("scoring …"):
-        result = engine.score(
-            prompt_input,
-            scored,
-            following=text.following,
-            **asdict(spellings),
-            prompting=how,
-        )
+        result = engine.score(prompt_input, scored, following=text.following, **asdict(spellings), prompting=how)
     if output.json:
         return show_json(result.to_dict())
     from selectrie.cli.report.results import text_score_report
@@ -314,8 +304,8 @@ def _run_selection(
     search: SearchGroup,
     output: SelectOutput,
     grammar: SearchedGrammarGroup | None = None,
-) -> Selection:
-    """Return the `Selection` for the options of `select` or `rank`.
+) -> int:
+    """Show the `Selection` for the options of `select` or `rank`.
 
     All options and files are read first, so mistakes are reported before the model is
     loaded.
@@ -351,7 +341,8 @@ def _run_selection(
         if constraint is None:
             how = replace(how, on_progress=on_progress)
         ask = engine.rank if grammar is None else engine.select
-        return ask(prompt_input, texts, search=how, **request)
+        selection = ask(prompt_input, texts, search=how, **request)
+    return _show_selection(selection, output, requests.unnamed_model(model))
 
 
 def _show_selection(selection: Selection, output: SelectOutput, unnamed: str | None) -> int:

@@ -10,12 +10,21 @@ from dataclasses import asdict, dataclass, fields, replace
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, Annotated, Any
-
-from typer import Argument, Option
+from typing import TYPE_CHECKING, Any
 
 from selectrie.cli import inputs, requests
-from selectrie.cli.groups import STDIN_JSON, STDIN_QUESTIONS, STDIN_ROWS, CascadeGroup, Json, ThinkingGroup, TraceGroup
+from selectrie.cli.groups import (
+    STDIN_JSON,
+    STDIN_QUESTIONS,
+    STDIN_ROWS,
+    CascadeGroup,
+    Json,
+    ThinkingGroup,
+    TraceGroup,
+    argument,
+    setting,
+    switch,
+)
 from selectrie.cli.show import show_json, show_report
 from selectrie.cli.tables import (
     ColumnsGroup,
@@ -55,17 +64,10 @@ class StateGroup:
     The options that give the state.
     """
 
-    state: Annotated[
-        str | None,
-        Option(
-            metavar="TEXT",
-            help="What the questions are about; with --table, a column, or a pattern: '{subject}: {body}'.",
-        ),
-    ] = None
-    state_file: Annotated[
-        str | None,
-        Option(metavar="FILE", help="The same from a file (- for stdin); a .json file is JSON, or messages."),
-    ] = None
+    state: str | None = setting(
+        "TEXT", "What the questions are about; with --table, a column, or a pattern: '{subject}: {body}'."
+    )
+    state_file: str | None = setting("FILE", "The same from a file (- for stdin); a .json file is JSON, or messages.")
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,20 +77,13 @@ class ArgumentsGroup:
     The arguments of `selectrie decide`.
     """
 
-    about: Annotated[
-        str | None,
-        Argument(
-            metavar="TEXT|QUESTIONS",
-            help="The text (- for stdin). Or a file of questions: .toml, a table for each, or .json as in HTTP.",
-        ),
-    ] = None
-    question: Annotated[
-        str | None,
-        Argument(
-            metavar="QUESTION",
-            help="Yes or no? With --choices A,B: which? With --score A,B: how much? Or a file of questions.",
-        ),
-    ] = None
+    about: str | None = argument(
+        "TEXT|QUESTIONS",
+        "The text (- for stdin). Or a file of questions: .toml, a table for each, or .json as in HTTP.",
+    )
+    question: str | None = argument(
+        "QUESTION", "Yes or no? With --choices A,B: which? With --score A,B: how much? Or a file of questions."
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,43 +101,19 @@ class QuestionsGroup:
     The options that give the questions.
     """
 
-    type: Annotated[
-        str | None,
-        Option("--type", metavar="MODULE:CLASS", help="A class, whose fields are questions: models.py:Ticket."),
-    ] = None
-    choice: Annotated[
-        list[str] | None,
-        Option("--choice", metavar="NAME=TEXT", help="Which option? The text is the question. Repeatable."),
-    ] = None
-    predicate: Annotated[
-        list[str] | None,
-        Option("--predicate", metavar="NAME=TEXT", help="Is it true? The text is the statement. Repeatable."),
-    ] = None
-    score: Annotated[
-        list[str] | None,
-        Option(
-            "--score",
-            metavar="NAME=TEXT",
-            help="How much? The text is the question. Repeatable. For QUESTION: its levels A,B,…, lowest first.",
-        ),
-    ] = None
-    option: Annotated[
-        list[str] | None,
-        Option("--option", metavar="NAME=TEXT", help="An option of a choice, or a level, lowest first. Repeatable."),
-    ] = None
-    options: Annotated[
-        list[str] | None,
-        Option(
-            "--choices",
-            "--options",
-            metavar="NAME=A,B,…|FILE",
-            help="The same with commas between them, or from a file: one a line, or a .json array. Repeatable.",
-        ),
-    ] = None
-    prior: Annotated[
-        str | None,
-        Option(metavar="FILE", help="JSON object from option to weight, if there is one question."),
-    ] = None
+    type: str | None = setting("MODULE:CLASS", "A class, whose fields are questions: models.py:Ticket.")
+    choice: list[str] | None = setting("NAME=TEXT", "Which option? The text is the question. Repeatable.")
+    predicate: list[str] | None = setting("NAME=TEXT", "Is it true? The text is the statement. Repeatable.")
+    score: list[str] | None = setting(
+        "NAME=TEXT", "How much? The text is the question. Repeatable. For QUESTION: its levels A,B,…, lowest first."
+    )
+    option: list[str] | None = setting("NAME=TEXT", "An option of a choice, or a level, lowest first. Repeatable.")
+    options: list[str] | None = setting(
+        "NAME=A,B,…|FILE",
+        "The same with commas between them, or from a file: one a line, or a .json array. Repeatable.",
+        flags="--choices --options",
+    )
+    prior: str | None = setting("FILE", "JSON object from option to weight, if there is one question.")
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,9 +123,7 @@ class TableGroup(ColumnsGroup):
     The options that ask about every row of a table.
     """
 
-    table: Annotated[
-        str | None, Option(metavar="FILE", help=f"Ask about every row ({SHOWN_SUFFIXES}; - for stdin)."), STDIN_ROWS
-    ] = None
+    table: str | None = setting("FILE", f"Ask about every row ({SHOWN_SUFFIXES}; - for stdin).", mark=STDIN_ROWS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,33 +133,22 @@ class DecisionGroup(ThinkingGroup):
     The options for how the questions are asked.
     """
 
-    template: Annotated[
-        str, Option(metavar="NAME", help="auto, chat, base, or the file of a template with the slot 'answer'.")
-    ] = "auto"
-    layout: Annotated[
-        str, Option(metavar="LAYOUT", help="auto, 'state first', 'questions first' or 'options last'.")
-    ] = "auto"
-    scoring: Annotated[str, Option(metavar="text|letters", help="Score the options' texts, or letters.")] = "text"
-    rule: Annotated[
-        str, Option(metavar="NAME", help=f"{', '.join(RULES_OF_ONE_PROMPT[:-1])} or {RULES_OF_ONE_PROMPT[-1]}.")
-    ] = "joint"
-    calibrate: Annotated[
-        str | None,
-        Option(metavar="batch|content_free", help="Compare with the means over the table's rows, or with empty texts."),
-    ] = None
-    calibration: Annotated[
-        str | None, Option(metavar="FILE", help="A calibration that was saved, or the run.json of a run."), STDIN_JSON
-    ] = None
-    permutations: Annotated[
-        str | None, Option(metavar="N|all|auto", help="Average over N orders of the options. [default: as given]")
-    ] = None
-    top: Annotated[int | None, Option(metavar="K", help="Only the K best options, best first. [default: all]")] = None
-    min_confidence: Annotated[
-        str, Option(metavar="P|FILE", help="Abstain below this confidence, or below a threshold that was fitted.")
-    ] = "0"
-    min_label_mass: Annotated[float, Option(metavar="P", help="Abstain below this label mass.")] = 0.0
-    threshold: Annotated[float, Option(metavar="P", help="A predicate is true above this probability.")] = 0.5
-    unlisted: Annotated[bool, Option("--unlisted", help="Do not list the options in the prompt.")] = False
+    template: str = setting("NAME", "auto, chat, base, or the file of a template with the slot 'answer'.", "auto")
+    layout: str = setting("LAYOUT", "auto, 'state first', 'questions first' or 'options last'.", "auto")
+    scoring: str = setting("text|letters", "Score the options' texts, or letters.", "text")
+    rule: str = setting("NAME", f"{', '.join(RULES_OF_ONE_PROMPT[:-1])} or {RULES_OF_ONE_PROMPT[-1]}.", "joint")
+    calibrate: str | None = setting(
+        "batch|content_free", "Compare with the means over the table's rows, or with empty texts."
+    )
+    calibration: str | None = setting(
+        "FILE", "A calibration that was saved, or the run.json of a run.", mark=STDIN_JSON
+    )
+    permutations: str | None = setting("N|all|auto", "Average over N orders of the options. [default: as given]")
+    top: int | None = setting("K", "Only the K best options, best first. [default: all]")
+    min_confidence: str = setting("P|FILE", "Abstain below this confidence, or below a threshold that was fitted.", "0")
+    min_label_mass: float = setting("P", "Abstain below this label mass.", 0.0)
+    threshold: float = setting("P", "A predicate is true above this probability.", 0.5)
+    unlisted: bool = switch("Do not list the options in the prompt.")
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,9 +159,7 @@ class DecideOutput(TraceGroup):
     """
 
     json: Json = False
-    show_prompt: Annotated[
-        bool, Option("--show-prompt", help="Show what the model would read, with token counts; it is not run.")
-    ] = False
+    show_prompt: bool = switch("Show what the model would read, with token counts; it is not run.")
 
 
 def decide(
@@ -294,11 +250,7 @@ def _table(
         raise IncompatibleOptionsError("show_prompt", OptionRef("table"), remedy)
     column, (named, params) = requests.read_all(partial(_read_column, state), read_questions)
     asked = TableQuestions(
-        state=column,
-        questions=named,
-        params=params,
-        probabilities=table.probabilities,
-        prefix=table.prefix,
+        state=column, questions=named, params=params, probabilities=table.probabilities, prefix=table.prefix
     )
     source = Path(str(table.table))
     if labels != LabelsGroup():

@@ -26,7 +26,12 @@ def run() -> None:
 
     Output is UTF-8 in every locale.
     """
-    _prepare_streams()
+    while (number := os.open(os.devnull, os.O_RDWR)) <= 2:
+        pass
+    os.close(number)
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(encoding="utf-8", errors="backslashreplace")
     code = _run_command() if sys.stdout is not None else report(OutputError("it is closed"))
     try:
         output.flush()
@@ -58,16 +63,3 @@ def _run_command() -> int:
         if isinstance(left.__context__, OSError) and left.__context__.errno == errno.EPIPE:
             return 0  # typer returns 1 if the reader of the help text stops early.
         raise
-
-
-def _prepare_streams() -> None:
-    """Open the null device for closed standard streams, and set UTF-8.
-
-    Otherwise the next files opened, such as the model's, would get the stream's number.
-    """
-    while (number := os.open(os.devnull, os.O_RDWR)) <= 2:
-        pass
-    os.close(number)
-    for stream in (sys.stdout, sys.stderr):
-        if isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(encoding="utf-8", errors="backslashreplace")

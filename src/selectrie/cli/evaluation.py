@@ -5,17 +5,16 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, replace
+from dataclasses import MISSING, asdict, dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 import typer
-from typer import Argument, Option
 from typer.core import TyperGroup
 
 from selectrie.cli import inputs, requests
 from selectrie.cli.arguments import command
-from selectrie.cli.groups import STDIN_ROWS, Json, JsonOutput, ModelGroup, RunGroup
+from selectrie.cli.groups import STDIN_ROWS, Json, JsonOutput, ModelGroup, RunGroup, argument, setting
 from selectrie.cli.show import check_page, count_progress, show_json, show_report, write_page
 from selectrie.core.files import SHOWN_ITEM_SUFFIXES
 from selectrie.core.output import visible, write
@@ -58,59 +57,35 @@ class DataGroup:
     The options of `selectrie eval run` for the data files.
     """
 
-    data: Annotated[
-        list[str] | None,
-        Argument(metavar="DATA", help=f"Files ({SHOWN_ITEM_SUFFIXES}; - for stdin), each FILE or TASK=FILE."),
-        STDIN_ROWS,
-    ] = None
-    task: Annotated[
-        str | None,
-        Option(metavar="TASK", help="A shipped task or a TOML file. [default: by file name and fields]"),
-    ] = None
-    context: Annotated[
-        str | None,
-        Option(
-            "--context",
-            "--text",
-            metavar="COLUMN",
-            help="In place of a task: the column of the questions or texts, or a pattern with columns in braces, in "
-            "which \\n and \\t are read. [default with --labels: text]",
-        ),
-    ] = None
-    choices: Annotated[
-        list[str] | None,
-        Option(metavar="COLUMNS", help="The columns of the choices, separated by commas; or one with a list."),
-    ] = None
-    labels: Annotated[
-        list[str] | None,
-        Option(
-            metavar="COLUMN|TEXTS",
-            help="For --choices: the column of the labels, whose texts are the choices; with --gold, the "
-            "labels themselves, separated by commas.",
-        ),
-    ] = None
-    gold: Annotated[
-        str | None,
-        Option(metavar="COLUMN", help="The column of the right choice. [default with several --labels: label]"),
-    ] = None
-    gold_as: Annotated[
-        str | None,
-        Option(
-            metavar="NAME",
-            help="What it holds: index (from 0), number (from 1), letter, column or text. [default: what all rows fit]",
-        ),
-    ] = None
-    metric: Annotated[
-        list[str] | None, Option(metavar="NAMES", help="Metrics, separated by commas. [default: those of the task]")
-    ] = None
-    shots: Annotated[int, Option(metavar="N", help="Examples before each question.")] = 0
-    shots_file: Annotated[
-        str | None, Option(metavar="FILE", help="Where examples come from. [default: the other questions]"), STDIN_ROWS
-    ] = None
-    shots_seed: Annotated[
-        int | None, Option(metavar="N", help="Draw them for each question. [default: the first ones for all]")
-    ] = None
-    limit: Annotated[int | None, Option(metavar="N", help="The first N items of each file.")] = None
+    data: list[str] | None = argument(
+        "DATA", f"Files ({SHOWN_ITEM_SUFFIXES}; - for stdin), each FILE or TASK=FILE.", mark=STDIN_ROWS
+    )
+    task: str | None = setting("TASK", "A shipped task or a TOML file. [default: by file name and fields]")
+    context: str | None = setting(
+        "COLUMN",
+        "In place of a task: the column of the questions or texts, or a pattern with columns in braces, in "
+        "which \\n and \\t are read. [default with --labels: text]",
+        flags="--context --text",
+    )
+    choices: list[str] | None = setting(
+        "COLUMNS", "The columns of the choices, separated by commas; or one with a list."
+    )
+    labels: list[str] | None = setting(
+        "COLUMN|TEXTS",
+        "For --choices: the column of the labels, whose texts are the choices; with --gold, the "
+        "labels themselves, separated by commas.",
+    )
+    gold: str | None = setting("COLUMN", "The column of the right choice. [default with several --labels: label]")
+    gold_as: str | None = setting(
+        "NAME", "What it holds: index (from 0), number (from 1), letter, column or text. [default: what all rows fit]"
+    )
+    metric: list[str] | None = setting("NAMES", "Metrics, separated by commas. [default: those of the task]")
+    shots: int = setting("N", "Examples before each question.", 0)
+    shots_file: str | None = setting(
+        "FILE", "Where examples come from. [default: the other questions]", mark=STDIN_ROWS
+    )
+    shots_seed: int | None = setting("N", "Draw them for each question. [default: the first ones for all]")
+    limit: int | None = setting("N", "The first N items of each file.")
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,7 +96,7 @@ class EvalOutput:
     """
 
     json: Json = False
-    html: Annotated[str | None, Option(metavar="FILE", help="A page with pictures; - for stdout.")] = None
+    html: str | None = setting("FILE", "A page with pictures; - for stdout.")
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,9 +106,7 @@ class RunsGroup:
     The arguments of `selectrie eval compare`: the folders of the runs.
     """
 
-    runs: Annotated[
-        list[str], Argument(metavar="FIRST OTHER...", help="The folders of finished runs on the same items.")
-    ]
+    runs: list[str] = argument("FIRST OTHER...", "The folders of finished runs on the same items.", MISSING)
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,11 +116,8 @@ class OneRunGroup:
     The options of `selectrie eval report` that name a run.
     """
 
-    folder: Annotated[str, Argument(metavar="FOLDER", help="The folder of a finished run.")]
-    metric: Annotated[
-        list[str] | None,
-        Option(metavar="NAMES", help="Metrics, separated by commas. [default: those of the run]"),
-    ] = None
+    folder: str = argument("FOLDER", "The folder of a finished run.", MISSING)
+    metric: list[str] | None = setting("NAMES", "Metrics, separated by commas. [default: those of the run]")
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,11 +127,10 @@ class CompareOutput(EvalOutput):
     The options of `selectrie eval compare` for its output.
     """
 
-    flips: Annotated[int, Option(metavar="N", help="Items shown that one run alone has right.")] = 10
-    format: Annotated[
-        str | None,
-        Option(metavar="NAME", help="In place of the report: markdown, latex, csv, svg (a chart) or html (the page)."),
-    ] = None
+    flips: int = setting("N", "Items shown that one run alone has right.", 10)
+    format: str | None = setting(
+        "NAME", "In place of the report: markdown, latex, csv, svg (a chart) or html (the page)."
+    )
 
 
 @command(eval_app)

@@ -5,13 +5,21 @@ from __future__ import annotations
 import sys
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Annotated, Any
-
-from typer import Argument, Option
+from typing import Any
 
 from selectrie.cli import inputs, requests
 from selectrie.cli.decide import StateGroup, read_state
-from selectrie.cli.groups import ColumnPrefix, Json, ModelGroup, OtherMachine, ResumedTable, TableOut
+from selectrie.cli.groups import (
+    ColumnPrefix,
+    Json,
+    ModelGroup,
+    OtherMachine,
+    ResumedTable,
+    TableOut,
+    argument,
+    setting,
+    switch,
+)
 from selectrie.cli.show import count_progress, show_json, show_report
 from selectrie.core.files import SHOWN_SUFFIXES
 from selectrie.core.output import count, visible, write
@@ -25,26 +33,18 @@ class TypeGroup:
     The options for what is extracted, and how.
     """
 
-    type: Annotated[
-        str | None,
-        Option(
-            "--type",
-            "--schema",
-            metavar="MODULE:CLASS|FILE|JSON",
-            help="A class that can be imported, also of a file (models.py:Ticket), or a JSON Schema (.json).",
-        ),
-    ] = None
-    instructions: Annotated[str, Option(metavar="TEXT", help="What to extract, before the fields.")] = ""
-    layout: Annotated[str, Option(metavar="LAYOUT", help="auto, 'state first' or 'questions first'.")] = "auto"
-    value_only: Annotated[bool, Option("--value-only", help="Stop once the best value is certain.")] = False
-    exact: Annotated[bool, Option("--exact", help="Evaluate every value, so that all numbers are exact.")] = False
-    width: Annotated[
-        int | None, Option(metavar="N", help="Width of the beam that searches a type of many values.  [default: 4]")
-    ] = None
-    max_tokens: Annotated[
-        int, Option("--max-tokens", "-t", metavar="N", help="Tokens of a text of such a type at most.")
-    ] = 128
-    rescore: Annotated[bool, Option("--rescore", help="Score near ties again, as `selectrie select` does.")] = False
+    type: str | None = setting(
+        "MODULE:CLASS|FILE|JSON",
+        "A class that can be imported, also of a file (models.py:Ticket), or a JSON Schema (.json).",
+        flags="--type --schema",
+    )
+    instructions: str = setting("TEXT", "What to extract, before the fields.", "")
+    layout: str = setting("LAYOUT", "auto, 'state first' or 'questions first'.", "auto")
+    value_only: bool = switch("Stop once the best value is certain.")
+    exact: bool = switch("Evaluate every value, so that all numbers are exact.")
+    width: int | None = setting("N", "Width of the beam that searches a type of many values.  [default: 4]")
+    max_tokens: int = setting("N", "Tokens of a text of such a type at most.", 128, flags="--max-tokens -t")
+    rescore: bool = switch("Score near ties again, as `selectrie select` does.")
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,9 +54,7 @@ class ExtractStateGroup(StateGroup):
     The argument and the options that give the state.
     """
 
-    about: Annotated[str | None, Argument(metavar="TEXT", help="What the value is extracted from (- for stdin).")] = (
-        None
-    )
+    about: str | None = argument("TEXT", "What the value is extracted from (- for stdin).")
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,14 +64,12 @@ class ExtractOutput:
     The options of `selectrie extract` for its output.
     """
 
-    table: Annotated[
-        str | None, Option(metavar="FILE", help=f"Extract from every row ({SHOWN_SUFFIXES}); --out too.")
-    ] = None
+    table: str | None = setting("FILE", f"Extract from every row ({SHOWN_SUFFIXES}); --out too.")
     out: TableOut = None
     resume: ResumedTable = None
     other_machine: OtherMachine = False
     prefix: ColumnPrefix = ""
-    top: Annotated[int, Option(metavar="K", help="Show the K most probable values.")] = 1
+    top: int = setting("K", "Show the K most probable values.", 1)
     json: Json = False
 
 

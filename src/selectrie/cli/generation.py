@@ -6,9 +6,7 @@ import sys
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING, Annotated, Any
-
-from typer import Option
+from typing import TYPE_CHECKING, Any
 
 from selectrie.cli import requests
 from selectrie.cli.grammar import ONE_OF_CONSTRAINTS, read_constraint
@@ -26,6 +24,8 @@ from selectrie.cli.groups import (
     SequencesGroup,
     StoppingGroup,
     TraceGroup,
+    setting,
+    switch,
     with_options,
 )
 from selectrie.cli.show import announce, show_json, show_report, show_stream, tag_lines
@@ -37,7 +37,7 @@ from selectrie.options.checks import numbers_of
 if TYPE_CHECKING:
     from selectrie.engine.engine import Engine
     from selectrie.grammar import Grammar
-    from selectrie.results import Completion, Generation
+    from selectrie.results import Completion
 
 
 LOOKUP = "lookup"
@@ -142,7 +142,13 @@ def run_request(
             return
         with announce("generating …"):
             generation = engine.generate(prompt_input, **request, draft=drafter)
-    _write_generation(generation, output, many=many, chat=_is_chat(prompts, request))
+    if output.json:
+        show_json(generation.to_dict())
+    elif output.openai:
+        show_json(generation.to_openai(chat=_is_chat(prompts, request)))
+    else:
+        for completion in generation:
+            write(_completion_text(completion, many=many), sys.stdout)
 
 
 def _open_drafter(stack: ExitStack, model: ModelGroup, draft: str | None) -> Any:
@@ -160,17 +166,6 @@ def _is_chat(prompts: list[requests.Prompt], request: dict[str, Any]) -> bool:
     """Return whether every prompt is rendered by the chat template."""
     is_system = request["prompting"].system is not None
     return is_system or all(isinstance(prompt, list) and isinstance(prompt[0], dict) for prompt in prompts)
-
-
-def _write_generation(generation: Generation, output: GenerateOutput, *, many: bool, chat: bool) -> None:
-    """Write all sequences in the requested format."""
-    if output.json:
-        show_json(generation.to_dict())
-    elif output.openai:
-        show_json(generation.to_openai(chat=chat))
-    else:
-        for completion in generation:
-            write(_completion_text(completion, many=many), sys.stdout)
 
 
 def _write_stream(engine: Engine, prompt_input: Any, request: dict[str, Any], *, many: bool) -> None:
@@ -206,9 +201,7 @@ class GrammarsGroup(ConstraintGroup):
     The options of `selectrie beam` that name its grammar.
     """
 
-    delimiter: Annotated[
-        str, Option(metavar="TEXT", help="Text put before every text of the grammar."), WITH_ESCAPES
-    ] = ""
+    delimiter: str = setting("TEXT", "Text put before every text of the grammar.", "", mark=WITH_ESCAPES)
 
 
 @with_options(BeamSearchParams, *numbers_of(BeamSearchParams), "terminator", "exact", "incomplete")
@@ -219,12 +212,8 @@ class BeamGroup:
     The options of `selectrie beam` for its search.
     """
 
-    any_path: Annotated[bool, Option("--any-path", help="Count every token path, not the tokenizer's own alone.")] = (
-        False
-    )
-    best_path: Annotated[
-        bool, Option("--best-path", help="A text counts with its best path, not with all of them added up.")
-    ] = False
+    any_path: bool = switch("Count every token path, not the tokenizer's own alone.")
+    best_path: bool = switch("A text counts with its best path, not with all of them added up.")
 
 
 @dataclass(frozen=True, slots=True)
@@ -234,7 +223,7 @@ class BeamOutput(TraceGroup):
     The options of `selectrie beam` for its output.
     """
 
-    explain: Annotated[bool, Option("--explain", help="Show cost, scoring and the tree of tokens.")] = False
+    explain: bool = switch("Show cost, scoring and the tree of tokens.")
     json: Json = False
 
 
@@ -250,7 +239,9 @@ def beam(model: ModelGroup, prompt: PromptGroup, grammar: GrammarsGroup, search:
     """
     if output.json and output.explain:
         raise IncompatibleOptionsError("json", OptionRef("explain"), "leave one of them out")
-    params = _search_params(search)
+    options = asdict(search)
+    canonical_only, merge_equal_text = not options.pop("any_path"), not options.pop("best_path")
+    params = BeamSearchParams(**options, canonical_only=canonical_only, merge_equal_text=merge_equal_text)
     how = requests.prompting(prompt, grammar.delimiter)
     prompt_input, constraint = requests.read_all(
         partial(requests.read_prompt, prompt), partial(_require_grammar, grammar)
@@ -262,13 +253,6 @@ def beam(model: ModelGroup, prompt: PromptGroup, grammar: GrammarsGroup, search:
     from selectrie.cli.report.results import beam_report
 
     return show_report(beam_report(result, explain=output.explain, unnamed=requests.unnamed_model(model)))
-
-
-def _search_params(group: BeamGroup) -> BeamSearchParams:
-    """Return the `BeamSearchParams` of the options."""
-    options = asdict(group)
-    canonical_only, merge_equal_text = not options.pop("any_path"), not options.pop("best_path")
-    return BeamSearchParams(**options, canonical_only=canonical_only, merge_equal_text=merge_equal_text)
 
 
 def _require_grammar(group: GrammarsGroup) -> Grammar:

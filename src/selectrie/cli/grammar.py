@@ -5,17 +5,26 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from dataclasses import MISSING, dataclass, fields
 from math import log10
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
 import typer
-from typer import Argument, Option
 
 from selectrie.cli import inputs
 from selectrie.cli.arguments import command, long_flag, tell
-from selectrie.cli.groups import GRAMMAR_FILES, NOTATION_FLAGS, STDIN_GRAMMAR, ConstraintGroup, Json, JsonOutput
+from selectrie.cli.groups import (
+    GRAMMAR_FILES,
+    NOTATION_FLAGS,
+    STDIN_GRAMMAR,
+    ConstraintGroup,
+    Json,
+    JsonOutput,
+    argument,
+    setting,
+    switch,
+)
 from selectrie.cli.show import show_json
 from selectrie.core.output import write
 from selectrie.errors import OptionError
@@ -49,9 +58,9 @@ class GrammarGroup:
     The argument of `selectrie grammar` that names a grammar.
     """
 
-    grammar: Annotated[
-        str, Argument(metavar="GRAMMAR", help="A file (- for stdin), or an installed grammar's name."), STDIN_GRAMMAR
-    ]
+    grammar: str = argument(
+        "GRAMMAR", "A file (- for stdin), or an installed grammar's name.", MISSING, mark=STDIN_GRAMMAR
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,10 +70,8 @@ class TriedTextGroup:
     The options of `selectrie grammar accepts` that give a text.
     """
 
-    text: Annotated[str | None, Argument(metavar="TEXT", help="The text, exactly as given; - for stdin.")] = None
-    text_file: Annotated[
-        str | None, Option(metavar="FILE", help="The text from a file (- for stdin), less one line end at its end.")
-    ] = None
+    text: str | None = argument("TEXT", "The text, exactly as given; - for stdin.")
+    text_file: str | None = setting("FILE", "The text from a file (- for stdin), less one line end at its end.")
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,9 +81,9 @@ class CheckOutput:
     The options of `selectrie grammar check` for its output.
     """
 
-    seed: Annotated[int, Option(metavar="N", help="Draws other texts.")] = 0
-    json: Annotated[bool, Option("--json", help="One JSON object.")] = False
-    strict: Annotated[bool, Option("--strict", help="Exit 2 if the check finds problems.")] = False
+    seed: int = setting("N", "Draws other texts.", 0)
+    json: bool = switch("One JSON object.")
+    strict: bool = switch("Exit 2 if the check finds problems.")
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +93,7 @@ class ExpandOutput:
     The options of `selectrie grammar expand` for its output.
     """
 
-    limit: Annotated[int | None, Option(metavar="N", min=0, help="List at most N texts. [default: all of them]")] = None
+    limit: int | None = setting("N", "List at most N texts. [default: all of them]", min=0)
     json: Json = False
 
 
@@ -161,7 +168,10 @@ def accepts(grammar: GrammarGroup, text: TriedTextGroup, output: JsonOutput) -> 
     \b
     selectrie grammar accepts json '{"a": 1}'
     """
-    candidate = _read_tried_text(text)
+    if (text.text is None) == (text.text_file is None):
+        raise OptionError("text", text.text, "either TEXT or --text-file")
+    path = inputs.STDIN if text.text == inputs.STDIN else text.text_file
+    candidate = text.text or "" if path is None else inputs.read_prompt(path)
     verdict = open_grammar(grammar.grammar).accepts(candidate)
     if output.json:
         show_json({"verdict": verdict.verdict, "at": verdict.at, "expected": [*verdict.expected]}, "verdict")
@@ -226,14 +236,6 @@ def list(output: JsonOutput) -> int:
     for name, summary in summaries.items():
         write(f"{name.ljust(width)}  {summary}", sys.stdout)
     return 0
-
-
-def _read_tried_text(group: TriedTextGroup) -> str:
-    """Return the text to try."""
-    if (group.text is None) == (group.text_file is None):
-        raise OptionError("text", group.text, "either TEXT or --text-file")
-    path = inputs.STDIN if group.text == inputs.STDIN else group.text_file
-    return group.text or "" if path is None else inputs.read_prompt(path)
 
 
 def read_constraint(group: ConstraintGroup) -> Grammar | None:

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import codecs
 import re
-from collections.abc import Callable
-from dataclasses import dataclass, make_dataclass
-from typing import Annotated, Any, TypeVar
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, fields, make_dataclass
+from typing import Annotated, Any, TypeVar, get_type_hints
 
 from typer import Argument, Option
 
@@ -35,12 +35,12 @@ The first three are earlier names, for one more version; others are those of oth
 programs.
 """
 WITH_ESCAPES = "escapes"
-"""Marks an option, in its annotation, in which `--escapes` replaces escapes."""
+"""Marks an option in which `--escapes` replaces escapes."""
 
 
 @dataclass(frozen=True, slots=True)
 class StdinAs:
-    """Marks an option that takes a file, in its annotation: `-` is standard input.
+    """Marks an option that takes a file: `-` is standard input.
 
     The content becomes a file, whose suffix goes by its beginning: there is one for a
     JSON object, one for other text, and `.json` for an array.
@@ -64,6 +64,60 @@ STDIN_ROWS = StdinAs(".jsonl", ".csv")
 STDIN_GRAMMAR = StdinAs(".json", ".gbnf")
 STDIN_QUESTIONS = StdinAs(".json", ".toml")
 STDIN_JSON = StdinAs(".json", ".json")
+
+
+_OPTION, _MARK = "option", "mark"
+"""Keys of a field's metadata: how it is an option, and the mark of `setting`."""
+
+
+def setting(
+    metavar: str | None,
+    help: str,
+    default: Any = None,
+    *,
+    flags: str = "",
+    mark: object = None,
+    **further: Any,
+) -> Any:
+    """Return the field of an option group for an option with a value.
+
+    Args:
+        metavar: What the help shows for the value.
+        help: The help.
+        default: The value of an option that is not given.
+        flags: Its flags, separated by spaces; the field's name by default.
+        mark: What is done with the value: `WITH_ESCAPES`, a `StdinAs` or a `TablesOf`.
+        further: Further arguments of `typer.Option`.
+    """
+    option = Option(*flags.split(), metavar=metavar, help=help, **further)
+    return field(default=default, metadata={_OPTION: option, _MARK: mark})
+
+
+def switch(help: str) -> Any:
+    """Return the field of an option group for a flag without a value."""
+    return field(default=False, metadata={_OPTION: help, _MARK: None})
+
+
+def argument(metavar: str, help: str, default: Any = None, *, mark: object = None) -> Any:
+    """Return the field of an option group for an argument; `MISSING` requires one."""
+    return field(default=default, metadata={_OPTION: Argument(metavar=metavar, help=help), _MARK: mark})
+
+
+_HINTS: dict[type[Any], Mapping[str, Any]] = {}
+
+
+def hints_of(group: type[Any]) -> Mapping[str, Any]:
+    """Return the annotated type of each field of an option group (cached)."""
+    if group not in _HINTS:
+        hints = get_type_hints(group, include_extras=True)
+        for one in fields(group):
+            option = one.metadata.get(_OPTION)
+            if isinstance(option, str):
+                option = Option(f"--{one.name.replace('_', '-')}", help=option)
+            if option is not None:
+                hints[one.name] = Annotated[hints[one.name], option, one.metadata[_MARK]]
+        _HINTS[group] = hints
+    return _HINTS[group]
 
 
 def with_options(record: Any, *names: str) -> Callable[[GroupT], GroupT]:
@@ -121,68 +175,42 @@ class ModelGroup:
     `verbose`.
     """
 
-    model: Annotated[
-        str | None,
-        Option(
-            "--model",
-            "-m",
-            metavar="MODEL",
-            envvar="SELECTRIE_MODEL",
-            help="GGUF file, folder of a Transformers checkpoint, hf:owner/repo (a checkpoint), "
-            "hf:owner/repo/file.gguf, hf:owner/repo:Q4_K_M, a server's http://host:8000, or a trace. "
-            "[default: the embedded model]",
-        ),
-    ] = None
-    backend: Annotated[
-        str | None,
-        Option(
-            metavar="NAME",
-            help="What opens the model: llama.cpp, transformers or xla. [default: found by the model's content]",
-        ),
-    ] = None
-    precision: Annotated[
-        str,
-        Option(
-            metavar="exact|fast",
-            envvar="SELECTRIE_PRECISION",
-            help="exact: numbers do not depend on how work is cut; fast: llama.cpp's own layout, "
-            "a checkpoint's own type.",
-        ),
-    ] = "exact"
-    n_ctx: Annotated[
-        int | None,
-        Option("--n-ctx", metavar="N", help="Tokens held at once. [default: training context, less if long]"),
-    ] = None
-    n_batch: Annotated[
-        int | None, Option("--n-batch", metavar="N", help="At most N rows in a model call. [default: 512]")
-    ] = None
-    threads: Annotated[
-        int | None,
-        Option(metavar="N", envvar="SELECTRIE_THREADS", help="Threads. [default: one a core; one below 20 M weights]"),
-    ] = None
-    gpu_layers: Annotated[
-        int | None, Option("--gpu-layers", metavar="N", help="llama.cpp: layers on the GPU, -1 for all. [default: 0]")
-    ] = None
-    device: Annotated[
-        str | None,
-        Option(metavar="NAME", help="transformers, xla: cpu, cuda, cuda:1 or tpu. [default: a GPU if there is one]"),
-    ] = None
-    dtype: Annotated[
-        str | None,
-        Option(
-            metavar="TYPE",
-            help="transformers: float32, bfloat16 or float16. [default: float32 for exact, the checkpoint's for fast]",
-        ),
-    ] = None
-    untrusted: Annotated[
-        bool | None,
-        Option(
-            "--untrusted/--trusted",
-            help="Open a file that has not passed before in a child process first, which a damaged file may end. "
-            "[default: trusted]",
-        ),
-    ] = None
-    verbose: Annotated[bool, Option("--verbose", help="The back end's log and tracebacks on stderr.")] = False
+    model: str | None = setting(
+        "MODEL",
+        "GGUF file, folder of a Transformers checkpoint, hf:owner/repo (a checkpoint), "
+        "hf:owner/repo/file.gguf, hf:owner/repo:Q4_K_M, a server's http://host:8000, or a trace. "
+        "[default: the embedded model]",
+        flags="--model -m",
+        envvar="SELECTRIE_MODEL",
+    )
+    backend: str | None = setting(
+        "NAME", "What opens the model: llama.cpp, transformers or xla. [default: found by the model's content]"
+    )
+    precision: str = setting(
+        "exact|fast",
+        "exact: numbers do not depend on how work is cut; fast: llama.cpp's own layout, a checkpoint's own type.",
+        default="exact",
+        envvar="SELECTRIE_PRECISION",
+    )
+    n_ctx: int | None = setting("N", "Tokens held at once. [default: training context, less if long]")
+    n_batch: int | None = setting("N", "At most N rows in a model call. [default: 512]")
+    threads: int | None = setting(
+        "N", "Threads. [default: one a core; one below 20 M weights]", envvar="SELECTRIE_THREADS"
+    )
+    gpu_layers: int | None = setting("N", "llama.cpp: layers on the GPU, -1 for all. [default: 0]")
+    device: str | None = setting(
+        "NAME", "transformers, xla: cpu, cuda, cuda:1 or tpu. [default: a GPU if there is one]"
+    )
+    dtype: str | None = setting(
+        "TYPE", "transformers: float32, bfloat16 or float16. [default: float32 for exact, the checkpoint's for fast]"
+    )
+    untrusted: bool | None = setting(
+        None,
+        "Open a file that has not passed before in a child process first, which a damaged file may end. "
+        "[default: trusted]",
+        flags="--untrusted/--trusted",
+    )
+    verbose: bool = switch("The back end's log and tracebacks on stderr.")
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,14 +220,11 @@ class ConfigGroup:
     The option that names a file with values of the command's other options.
     """
 
-    config: Annotated[
-        str | None,
-        Option(
-            metavar="FILE",
-            help="Options from a file of TOML: `port = 9000`. A flag goes first, then an environment variable named "
-            "for it, as SELECTRIE_SERVE_PORT for --port.",
-        ),
-    ] = None
+    config: str | None = setting(
+        "FILE",
+        "Options from a file of TOML: `port = 9000`. A flag goes first, then an environment variable named "
+        "for it, as SELECTRIE_SERVE_PORT for --port.",
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -209,14 +234,12 @@ class FastModelGroup(ModelGroup):
     The options that name and load a model whose default precision is `fast`.
     """
 
-    precision: Annotated[
-        str,
-        Option(
-            metavar="exact|fast",
-            envvar="SELECTRIE_PRECISION",
-            help="fast: llama.cpp's own layout, a checkpoint's own type; exact: close draws are measured and reported.",
-        ),
-    ] = "fast"
+    precision: str = setting(
+        "exact|fast",
+        "fast: llama.cpp's own layout, a checkpoint's own type; exact: close draws are measured and reported.",
+        default="fast",
+        envvar="SELECTRIE_PRECISION",
+    )
 
 
 CascadeConfidence = Annotated[
@@ -231,10 +254,9 @@ class CascadeGroup(ModelGroup):
     The options that name and load a model, and further ones behind it.
     """
 
-    cascade: Annotated[
-        list[str] | None,
-        Option(metavar="MODEL", help="A larger model, asked what those before it are not sure of. Repeatable."),
-    ] = None
+    cascade: list[str] | None = setting(
+        "MODEL", "A larger model, asked what those before it are not sure of. Repeatable."
+    )
     cascade_confidence: CascadeConfidence = "0.8"
 
 
@@ -245,23 +267,14 @@ class ThinkingGroup:
     The options for rationales that the model writes before it answers.
     """
 
-    think: Annotated[
-        int | None,
-        Option(metavar="N", help="Write N rationales first; the answer is the mean of the answers behind them."),
-    ] = None
-    think_tokens: Annotated[int, Option(metavar="N", help="At most N tokens of a rationale.")] = 300
-    think_start: Annotated[str | None, Option(metavar="TEXT", help="Text before each rationale.")] = None
-    think_stop: Annotated[
-        str | None,
-        Option(
-            metavar="TEXT",
-            help="Text that ends a rationale, as $'\\nAnswer: '. [default: the chat template's block of thinking]",
-        ),
-    ] = None
-    think_seed: Annotated[int, Option(metavar="N", help="Rationale i has seed N + i.")] = 0
-    think_shared: Annotated[
-        bool, Option("--think-shared", help="Write the rationales once for all questions about a text.")
-    ] = False
+    think: int | None = setting("N", "Write N rationales first; the answer is the mean of the answers behind them.")
+    think_tokens: int = setting("N", "At most N tokens of a rationale.", 300)
+    think_start: str | None = setting("TEXT", "Text before each rationale.")
+    think_stop: str | None = setting(
+        "TEXT", "Text that ends a rationale, as $'\\nAnswer: '. [default: the chat template's block of thinking]"
+    )
+    think_seed: int = setting("N", "Rationale i has seed N + i.", 0)
+    think_shared: bool = switch("Write the rationales once for all questions about a text.")
 
 
 @dataclass(frozen=True, slots=True)
@@ -271,17 +284,12 @@ class TraceGroup:
     The options that record a command.
     """
 
-    trace: Annotated[
-        str | None,
-        Option(
-            metavar="FILE",
-            help="Record every row that is read, with the prompt and all texts. "
-            "`selectrie replay FILE` shows the same again, and -m FILE answers from it, without the model.",
-        ),
-    ] = None
-    full_rows: Annotated[
-        bool, Option("--full-rows", help="With --trace: keep whole rows, which sampling reads. The file is large then.")
-    ] = False
+    trace: str | None = setting(
+        "FILE",
+        "Record every row that is read, with the prompt and all texts. "
+        "`selectrie replay FILE` shows the same again, and -m FILE answers from it, without the model.",
+    )
+    full_rows: bool = switch("With --trace: keep whole rows, which sampling reads. The file is large then.")
 
 
 TableOut = Annotated[
@@ -308,18 +316,11 @@ class RunGroup:
     The options for where a run is kept, and how it goes on and is distributed.
     """
 
-    out: Annotated[
-        str | None,
-        Option("--out", "--output", "-o", metavar="FOLDER", help="Keep log and results there; what is there goes on."),
-    ] = None
-    resume: Annotated[
-        str | None, Option(metavar="FOLDER", help="Go on with a run; nothing scored is scored again.")
-    ] = None
+    out: str | None = setting("FOLDER", "Keep log and results there; what is there goes on.", flags="--out --output -o")
+    resume: str | None = setting("FOLDER", "Go on with a run; nothing scored is scored again.")
     other_machine: OtherMachine = False
-    ray: Annotated[str | None, Option(metavar="ADDRESS", help="Over a Ray cluster; `local`: one on this machine.")] = (
-        None
-    )
-    actors: Annotated[int | None, Option(metavar="N", help="Models at once. [default: as many as fit]")] = None
+    ray: str | None = setting("ADDRESS", "Over a Ray cluster; `local`: one on this machine.")
+    actors: int | None = setting("N", "Models at once. [default: as many as fit]")
 
 
 @dataclass(frozen=True, slots=True)
@@ -329,42 +330,25 @@ class BarePromptGroup:
     The argument and the options that give a prompt.
     """
 
-    bare_prompt: Annotated[
-        str | None, Argument(metavar="PROMPT", help="The prompt, exactly as given (- for stdin)."), WITH_ESCAPES
-    ] = None
-    prompt: Annotated[
-        str | None, Option("--prompt", "-p", metavar="TEXT", help="The prompt, exactly as given."), WITH_ESCAPES
-    ] = None
-    user: Annotated[
-        str | None,
-        Option(metavar="TEXT", help="Message to a chat model, which its own template makes a prompt."),
-        WITH_ESCAPES,
-    ] = None
-    prompt_file: Annotated[
-        str | None, Option(metavar="FILE", help="Prompt from a file (- for stdin), less one line end at its end.")
-    ] = None
-    token_ids: Annotated[str | None, Option(metavar="IDS", help="Prompt as token ids: 1,2,3.")] = None
-    chat: Annotated[
-        str | None, Option(metavar="FILE", help="Chat messages, a JSON array; the model's own template is used.")
-    ] = None
-    system: Annotated[str | None, Option(metavar="TEXT", help="System message before that of --user.")] = None
-    assistant_prefix: Annotated[str, Option(metavar="TEXT", help="What the assistant's turn begins with.")] = ""
+    bare_prompt: str | None = argument("PROMPT", "The prompt, exactly as given (- for stdin).", mark=WITH_ESCAPES)
+    prompt: str | None = setting("TEXT", "The prompt, exactly as given.", flags="--prompt -p", mark=WITH_ESCAPES)
+    user: str | None = setting(
+        "TEXT", "Message to a chat model, which its own template makes a prompt.", mark=WITH_ESCAPES
+    )
+    prompt_file: str | None = setting("FILE", "Prompt from a file (- for stdin), less one line end at its end.")
+    token_ids: str | None = setting("IDS", "Prompt as token ids: 1,2,3.")
+    chat: str | None = setting("FILE", "Chat messages, a JSON array; the model's own template is used.")
+    system: str | None = setting("TEXT", "System message before that of --user.")
+    assistant_prefix: str = setting("TEXT", "What the assistant's turn begins with.", "")
     template_arg: TemplateArgs = None
-    parse_special: Annotated[
-        bool,
-        Option("--parse-special", help="Recognise control tokens in a raw prompt; choices stay plain text."),
-    ] = False
-    truncate: Annotated[
-        str, Option(metavar="error|left", help="What to do with a prompt that is too long; left drops its beginning.")
-    ] = "error"
-    escapes: Annotated[
-        bool,
-        Option(
-            "--escapes",
-            help="Read \\n, \\r, \\t and \\\\ in arguments, -p, --user, -c, -t, --delimiter, --following and texts of "
-            "--stop as line ends, tab and backslash.",
-        ),
-    ] = False
+    parse_special: bool = switch("Recognise control tokens in a raw prompt; choices stay plain text.")
+    truncate: str = setting(
+        "error|left", "What to do with a prompt that is too long; left drops its beginning.", "error"
+    )
+    escapes: bool = switch(
+        "Read \\n, \\r, \\t and \\\\ in arguments, -p, --user, -c, -t, --delimiter, --following and texts of "
+        "--stop as line ends, tab and backslash."
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -374,9 +358,7 @@ class PromptGroup(BarePromptGroup):
     The options that give a prompt, and how it is joined to choices.
     """
 
-    boundary: Annotated[str, Option(metavar="heal|split|harness", help="How prompt and choice meet on tokens.")] = (
-        "heal"
-    )
+    boundary: str = setting("heal|split|harness", "How prompt and choice meet on tokens.", "heal")
 
 
 @dataclass(frozen=True, slots=True)
@@ -386,10 +368,9 @@ class PromptsGroup(BarePromptGroup):
     The options that give one prompt or many.
     """
 
-    prompts_file: Annotated[
-        str | None,
-        Option(metavar="FILE", help='Many prompts, a JSON text or {"prompt"|"messages": …} a line (- for stdin).'),
-    ] = None
+    prompts_file: str | None = setting(
+        "FILE", 'Many prompts, a JSON text or {"prompt"|"messages": …} a line (- for stdin).'
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -399,22 +380,16 @@ class OnlyChoicesGroup:
     The options that give choices.
     """
 
-    choice: Annotated[
-        list[str] | None,
-        Option("--choice", "-c", metavar="TEXT", help="A choice, exactly as given. Repeatable."),
-        WITH_ESCAPES,
-    ] = None
-    choices_file: Annotated[
-        str | None,
-        Option(
-            "--choices",
-            "--choices-file",
-            metavar="A,B,…|FILE",
-            help="Choices with commas between them, or a file: one a line, or a .json array of texts (- for stdin).",
-        ),
-    ] = None
-    allow_empty: Annotated[bool, Option("--allow-empty", help="Let an empty line be the empty choice.")] = False
-    delimiter: Annotated[str, Option(metavar="TEXT", help="Text put before every choice."), WITH_ESCAPES] = ""
+    choice: list[str] | None = setting(
+        "TEXT", "A choice, exactly as given. Repeatable.", flags="--choice -c", mark=WITH_ESCAPES
+    )
+    choices_file: str | None = setting(
+        "A,B,…|FILE",
+        "Choices with commas between them, or a file: one a line, or a .json array of texts (- for stdin).",
+        flags="--choices --choices-file",
+    )
+    allow_empty: bool = switch("Let an empty line be the empty choice.")
+    delimiter: str = setting("TEXT", "Text put before every choice.", "", mark=WITH_ESCAPES)
 
     @property
     def is_given(self) -> bool:
@@ -429,11 +404,9 @@ class ChoicesGroup(OnlyChoicesGroup):
     The arguments and the options that give the choices.
     """
 
-    bare_choices: Annotated[
-        list[str] | None,
-        Argument(metavar="CHOICE", help="The choices after the prompt, each exactly as given."),
-        WITH_ESCAPES,
-    ] = None
+    bare_choices: list[str] | None = argument(
+        "CHOICE", "The choices after the prompt, each exactly as given.", mark=WITH_ESCAPES
+    )
 
     @property
     def is_given(self) -> bool:
@@ -448,10 +421,8 @@ class EndingGroup:
     The options for the terminator of a choice and the text after it.
     """
 
-    terminator: Annotated[str, Option(metavar="NAME", help="What ends a choice: " + ", ".join(TERMINATORS) + ".")] = (
-        "auto"
-    )
-    following: Annotated[str, Option(metavar="TEXT", help="Text that follows the choice."), WITH_ESCAPES] = ""
+    terminator: str = setting("NAME", "What ends a choice: " + ", ".join(TERMINATORS) + ".", "auto")
+    following: str = setting("TEXT", "Text that follows the choice.", "", mark=WITH_ESCAPES)
 
 
 @dataclass(frozen=True, slots=True)
@@ -461,16 +432,10 @@ class RuleGroup:
     The options for the rule that turns log-probabilities into scores.
     """
 
-    rule: Annotated[
-        str, Option(metavar="NAME", help="From log-probabilities to a score: " + ", ".join(RULES) + ".")
-    ] = "joint"
-    premise: Annotated[
-        str | None, Option(metavar="TEXT", help="Premise of rule pmi. [default: the bare beginning of a text]")
-    ] = None
-    content_free: Annotated[
-        list[str] | None, Option(metavar="TEXT", help="Content-free prompt of rule calibrated. Repeatable.")
-    ] = None
-    prior: Annotated[str | None, Option(metavar="FILE", help="JSON object from choice to prior probability.")] = None
+    rule: str = setting("NAME", "From log-probabilities to a score: " + ", ".join(RULES) + ".", "joint")
+    premise: str | None = setting("TEXT", "Premise of rule pmi. [default: the bare beginning of a text]")
+    content_free: list[str] | None = setting("TEXT", "Content-free prompt of rule calibrated. Repeatable.")
+    prior: str | None = setting("FILE", "JSON object from choice to prior probability.")
 
 
 @with_options(SearchParams, "method", "stop", "mass", "budget_nodes", "width")
@@ -489,11 +454,11 @@ class SelectOutput(TraceGroup):
     The options of `selectrie select` for its output.
     """
 
-    top: Annotated[int, Option(metavar="N", min=1, help="Choices to show.")] = 10
-    explain: Annotated[bool, Option("--explain", help="Show proof, cost and the trie of tokens.")] = False
-    json: Annotated[bool, Option("--json", help="One JSON object with every choice, in the given order.")] = False
-    tsv: Annotated[bool, Option("--tsv", help="Tab-separated rows, best first.")] = False
-    strict: Annotated[bool, Option("--strict", help="Exit 2 when the first place is a tie or not proved.")] = False
+    top: int = setting("N", "Choices to show.", 10, min=1)
+    explain: bool = switch("Show proof, cost and the trie of tokens.")
+    json: bool = switch("One JSON object with every choice, in the given order.")
+    tsv: bool = switch("Tab-separated rows, best first.")
+    strict: bool = switch("Exit 2 when the first place is a tie or not proved.")
 
 
 @dataclass(frozen=True, slots=True)
@@ -503,7 +468,7 @@ class RankOutput(SelectOutput):
     The options of `selectrie rank` for its output.
     """
 
-    top: Annotated[int, Option(metavar="N", min=1, help="Places to make certain, and to show.")] = 10
+    top: int = setting("N", "Places to make certain, and to show.", 10, min=1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -513,15 +478,9 @@ class TextGroup:
     The argument and the options of `selectrie score` that give the text.
     """
 
-    bare_text: Annotated[
-        str | None, Argument(metavar="TEXT", help="The text to score, exactly as given."), WITH_ESCAPES
-    ] = None
-    text: Annotated[
-        str | None, Option("--text", "-t", metavar="TEXT", help="The text to score, exactly as given."), WITH_ESCAPES
-    ] = None
-    following: Annotated[str, Option(metavar="TEXT", help="Text that follows it, and is not scored."), WITH_ESCAPES] = (
-        ""
-    )
+    bare_text: str | None = argument("TEXT", "The text to score, exactly as given.", mark=WITH_ESCAPES)
+    text: str | None = setting("TEXT", "The text to score, exactly as given.", flags="--text -t", mark=WITH_ESCAPES)
+    following: str = setting("TEXT", "Text that follows it, and is not scored.", "", mark=WITH_ESCAPES)
 
 
 @with_options(SpellingParams, "tokenizations", "event", "budget_nodes")
@@ -540,7 +499,7 @@ class ScoreOutput(TraceGroup):
     The options of `selectrie score` for its output.
     """
 
-    per_token: Annotated[bool, Option("--per-token", help="A row per token.")] = False
+    per_token: bool = switch("A row per token.")
     json: Json = False
 
 
@@ -551,8 +510,8 @@ class TokensOutput:
     The options of `selectrie tokens` for its output.
     """
 
-    top: Annotated[int, Option(metavar="N", min=1, help="Choices to show.")] = 10
-    json: Annotated[bool, Option("--json", help="One JSON object with every choice.")] = False
+    top: int = setting("N", "Choices to show.", 10, min=1)
+    json: bool = switch("One JSON object with every choice.")
 
 
 @dataclass(frozen=True, slots=True)
@@ -562,31 +521,18 @@ class SequencesGroup:
     The options for the number of generated sequences and their seeds.
     """
 
-    n: Annotated[int, Option("-n", metavar="N", help="Sequences of each prompt.")] = 1
-    best_of: Annotated[int | None, Option(metavar="N", help="Draw N sequences, give the -n most probable.")] = None
-    seed: Annotated[
-        int | None,
-        Option(
-            metavar="N",
-            help="Sequence i of every prompt has seed N + i, and does not depend on what else runs, except for draws "
-            "closer than logits move between layouts. [default: random]",
-        ),
-    ] = None
-    draft: Annotated[
-        str | None,
-        Option(
-            metavar="MODEL|lookup", help="What guesses ahead: a smaller model, or repetitions. The text is the same."
-        ),
-    ] = None
-    deadline: Annotated[
-        float | None, Option(metavar="SECONDS", help="Stop after this time and give what there is. [default: none]")
-    ] = None
-    heal: Annotated[
-        bool,
-        Option(
-            "--heal", help="Take the tokens of the prompt's last word back; what is drawn spells their bytes first."
-        ),
-    ] = False
+    n: int = setting("N", "Sequences of each prompt.", 1, flags="-n")
+    best_of: int | None = setting("N", "Draw N sequences, give the -n most probable.")
+    seed: int | None = setting(
+        "N",
+        "Sequence i of every prompt has seed N + i, and does not depend on what else runs, except for draws "
+        "closer than logits move between layouts. [default: random]",
+    )
+    draft: str | None = setting(
+        "MODEL|lookup", "What guesses ahead: a smaller model, or repetitions. The text is the same."
+    )
+    deadline: float | None = setting("SECONDS", "Stop after this time and give what there is. [default: none]")
+    heal: bool = switch("Take the tokens of the prompt's last word back; what is drawn spells their bytes first.")
 
 
 @with_options(SamplingParams)
@@ -597,9 +543,7 @@ class SamplingGroup:
     The options for drawing a token.
     """
 
-    logit_bias: Annotated[
-        list[str] | None, Option(metavar="ID=NUMBER", help="Added to a token's logit; -inf forbids it. Repeatable.")
-    ] = None
+    logit_bias: list[str] | None = setting("ID=NUMBER", "Added to a token's logit; -inf forbids it. Repeatable.")
 
 
 @with_options(StopParams, "ignore_eog", "max_tokens", "min_tokens")
@@ -610,12 +554,8 @@ class StoppingGroup:
     The options for ending a sequence.
     """
 
-    stop: Annotated[list[str] | None, Option(metavar="TEXT", help="Text that ends it. Repeatable."), WITH_ESCAPES] = (
-        None
-    )
-    stop_tokens: Annotated[
-        list[int] | None, Option("--stop-token", metavar="ID", help="Token that ends it. Repeatable.")
-    ] = None
+    stop: list[str] | None = setting("TEXT", "Text that ends it. Repeatable.", mark=WITH_ESCAPES)
+    stop_tokens: list[int] | None = setting("ID", "Token that ends it. Repeatable.", flags="--stop-token")
 
 
 GRAMMAR_FILES = ".gbnf, .lark, .json for a JSON Schema"
@@ -630,16 +570,12 @@ class ConstraintGroup:
     The options that restrict generated text to a grammar.
     """
 
-    grammar: Annotated[
-        str | None,
-        Option(metavar="FILE|NAME", help=f"A file ({GRAMMAR_FILES}; - for stdin), or an installed name."),
-        STDIN_GRAMMAR,
-    ] = None
-    json_schema: Annotated[
-        str | None, Option(metavar="FILE", help="JSON texts that a JSON Schema allows."), STDIN_GRAMMAR
-    ] = None
-    regex: Annotated[str | None, Option(metavar="PATTERN", help="Texts that the pattern matches as a whole.")] = None
-    lark: Annotated[str | None, Option(metavar="FILE", help="A grammar in Lark's notation."), STDIN_GRAMMAR] = None
+    grammar: str | None = setting(
+        "FILE|NAME", f"A file ({GRAMMAR_FILES}; - for stdin), or an installed name.", mark=STDIN_GRAMMAR
+    )
+    json_schema: str | None = setting("FILE", "JSON texts that a JSON Schema allows.", mark=STDIN_GRAMMAR)
+    regex: str | None = setting("PATTERN", "Texts that the pattern matches as a whole.")
+    lark: str | None = setting("FILE", "A grammar in Lark's notation.", mark=STDIN_GRAMMAR)
 
 
 @dataclass(frozen=True, slots=True)
@@ -649,12 +585,12 @@ class SearchedGrammarGroup(ConstraintGroup):
     The options of `selectrie select` for a grammar whose texts are the choices.
     """
 
-    max_tokens: Annotated[
-        int, Option(metavar="N", help="At most N tokens in a text, where a grammar has too many texts to list.")
-    ] = DEFAULT_SEARCH.max_tokens
-    any_path: Annotated[
-        bool, Option("--any-path", help="Count every token path there, not the tokenizer's own alone.")
-    ] = False
+    max_tokens: int = setting(
+        "N",
+        "At most N tokens in a text, where a grammar has too many texts to list.",
+        default=DEFAULT_SEARCH.max_tokens,
+    )
+    any_path: bool = switch("Count every token path there, not the tokenizer's own alone.")
 
 
 @dataclass(frozen=True, slots=True)
@@ -664,11 +600,7 @@ class GenerateOutput(TraceGroup):
     The options of `selectrie generate` for its output.
     """
 
-    stream: Annotated[
-        bool, Option("--stream", help="Write text as it comes, many sequences each when it has ended.")
-    ] = False
-    json: Annotated[bool, Option("--json", help="One JSON object with every sequence and its tokens.")] = False
-    openai: Annotated[bool, Option("--openai", help="One JSON object in the format of OpenAI's API.")] = False
-    logprobs: Annotated[
-        int | None, Option(metavar="K", help="With --json or --openai: the K most probable tokens at every step.")
-    ] = None
+    stream: bool = switch("Write text as it comes, many sequences each when it has ended.")
+    json: bool = switch("One JSON object with every sequence and its tokens.")
+    openai: bool = switch("One JSON object in the format of OpenAI's API.")
+    logprobs: int | None = setting("K", "With --json or --openai: the K most probable tokens at every step.")

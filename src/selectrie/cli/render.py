@@ -5,14 +5,12 @@ from __future__ import annotations
 import difflib
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import MISSING, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
-
-from typer import Argument, Option
+from typing import TYPE_CHECKING, Any
 
 from selectrie.cli import inputs, requests
-from selectrie.cli.groups import STDIN_ROWS, ModelGroup, TemplateArgs, TraceGroup
+from selectrie.cli.groups import STDIN_ROWS, ModelGroup, TemplateArgs, TraceGroup, argument, setting, switch
 from selectrie.cli.show import announce, show_json, show_report, show_stream
 from selectrie.core.files import SHOWN_SUFFIXES
 from selectrie.core.output import visible, write
@@ -34,17 +32,11 @@ class TemplateGroup:
     The options of `selectrie render` that give the template.
     """
 
-    file: Annotated[str, Argument(metavar="FILE", help="The template, or - for stdin.")]
-    handlebars: Annotated[
-        bool,
-        Option(
-            "--handlebars", help="The template is written with {{ }}. [default: if its name ends in .hbs, .handlebars]"
-        ),
-    ] = False
-    search_path: Annotated[
-        str | None,
-        Option(metavar="FOLDER", help="Where included files and grammars are. [default: the template's folder]"),
-    ] = None
+    file: str = argument("FILE", "The template, or - for stdin.", MISSING)
+    handlebars: bool = switch("The template is written with {{ }}. [default: if its name ends in .hbs, .handlebars]")
+    search_path: str | None = setting(
+        "FOLDER", "Where included files and grammars are. [default: the template's folder]"
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,18 +46,11 @@ class ValuesGroup:
     The options of `selectrie render` that give the template's values.
     """
 
-    var: Annotated[
-        list[str] | None,
-        Option("--var", metavar="NAME=TEXT", help="A value as text, or NAME:=JSON for any other. Repeatable."),
-    ] = None
-    var_file: Annotated[
-        list[str] | None, Option(metavar="FILE", help="A JSON object from name to value (- for stdin). Repeatable.")
-    ] = None
-    rows: Annotated[
-        str | None,
-        Option("--table", "--rows", metavar="FILE", help=f"A page for every row ({SHOWN_SUFFIXES}; - for stdin)."),
-        STDIN_ROWS,
-    ] = None
+    var: list[str] | None = setting("NAME=TEXT", "A value as text, or NAME:=JSON for any other. Repeatable.")
+    var_file: list[str] | None = setting("FILE", "A JSON object from name to value (- for stdin). Repeatable.")
+    rows: str | None = setting(
+        "FILE", f"A page for every row ({SHOWN_SUFFIXES}; - for stdin).", flags="--table --rows", mark=STDIN_ROWS
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,17 +60,12 @@ class RenderingGroup:
     The options of `selectrie render` for the engine's work.
     """
 
-    seed: Annotated[
-        int | None,
-        Option(
-            metavar="N",
-            help="What is drawn has seeds made from N; a draw closer than logits move between layouts "
-            "may differ when other work runs. [default: random]",
-        ),
-    ] = None
-    max_tokens: Annotated[int, Option(metavar="N", help="At most N tokens in a gen that sets no maximum.")] = (
-        DEFAULT_RENDERING.max_tokens
+    seed: int | None = setting(
+        "N",
+        "What is drawn has seeds made from N; a draw closer than logits move between layouts "
+        "may differ when other work runs. [default: random]",
     )
+    max_tokens: int = setting("N", "At most N tokens in a gen that sets no maximum.", DEFAULT_RENDERING.max_tokens)
     template_arg: TemplateArgs = None
 
 
@@ -96,14 +76,10 @@ class RenderOutput(TraceGroup):
     The options of `selectrie render` for its output.
     """
 
-    check: Annotated[
-        bool, Option("--check", help="Check template and values and say what it needs; no model is loaded.")
-    ] = False
-    stream: Annotated[bool, Option("--stream", help="Text as it comes.")] = False
-    json: Annotated[bool, Option("--json", help="One JSON object, with every slot; with --table one a line.")] = False
-    explain: Annotated[
-        bool, Option("--explain", help="Below the page, what was decided at each slot; with --json on stderr.")
-    ] = False
+    check: bool = switch("Check template and values and say what it needs; no model is loaded.")
+    stream: bool = switch("Text as it comes.")
+    json: bool = switch("One JSON object, with every slot; with --table one a line.")
+    explain: bool = switch("Below the page, what was decided at each slot; with --json on stderr.")
 
 
 def render(
@@ -121,13 +97,20 @@ def render(
     selectrie render sheet.tmpl --check
     """
     _check_output(values, output)
-    how = _render_params(rendering)
+    template_args = inputs.parse_template_args(rendering.template_arg or ())
+    how = RenderParams(seed=rendering.seed, max_tokens=rendering.max_tokens, template_args=template_args)
     shared_values, rows = _read_values(values)
     read = _read_template(template)
     for name, near in _unused_values(read, [shared_values, *(rows or ())]):
         write(visible(f"warning: the template reads no value called {name!r}{near}"), sys.stderr)
     if output.check:
-        return _report_template(read, shared_values, rows, output)
+        if shared_values or rows is not None:
+            _check_values(read, shared_values, rows)
+        from selectrie.cli.report.results import template_fields, template_report
+
+        if output.json:
+            return show_json(template_fields(read), "template")
+        return show_report(template_report(read))
     _check_values(read, shared_values, rows)
     with requests.recorded_engine(model, output) as engine:
         if rows is not None:
@@ -214,24 +197,6 @@ def _check_values(template: Template, shared_values: Values, rows: Sequence[Valu
     for at, row in enumerate(rows):
         with of_request(at):
             template.check(row)
-
-
-def _report_template(
-    template: Template, shared_values: Values, rows: Sequence[Values] | None, output: RenderOutput
-) -> int:
-    """Check any given values, write the report of `--check`, return the exit code."""
-    if shared_values or rows is not None:
-        _check_values(template, shared_values, rows)
-    from selectrie.cli.report.results import template_fields, template_report
-
-    if output.json:
-        return show_json(template_fields(template), "template")
-    return show_report(template_report(template))
-
-
-def _render_params(group: RenderingGroup) -> RenderParams:
-    template_args = inputs.parse_template_args(group.template_arg or ())
-    return RenderParams(seed=group.seed, max_tokens=group.max_tokens, template_args=template_args)
 
 
 def _write_page(page: Page, output: RenderOutput) -> None:

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, get_type_hints
 
 from selectrie.cli import inputs
-from selectrie.cli.arguments import hints_of, long_flag
+from selectrie.cli.arguments import long_flag
 from selectrie.cli.groups import (
     BarePromptGroup,
     CascadeGroup,
@@ -27,6 +27,7 @@ from selectrie.cli.groups import (
     SearchGroup,
     StoppingGroup,
     TraceGroup,
+    hints_of,
 )
 from selectrie.cli.show import announce
 from selectrie.cli.traces import record_if_requested

@@ -11,13 +11,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from datetime import datetime, timezone
 from functools import partial
-from typing import TYPE_CHECKING, Annotated
-
-from typer import Argument, Option
+from typing import TYPE_CHECKING
 
 from selectrie.cli import requests
 from selectrie.cli.arguments import TablesOf
-from selectrie.cli.groups import STDIN_JSON, CascadeConfidence, ConfigGroup, ModelGroup
+from selectrie.cli.groups import STDIN_JSON, CascadeConfidence, ConfigGroup, ModelGroup, argument, setting, switch
 from selectrie.core.output import write
 from selectrie.errors import IncompatibleOptionsError, MissingExtraError, OptionError, words
 from selectrie.options.checks import number
@@ -39,33 +37,19 @@ class ModelsGroup:
     The arguments and options of a server with several models.
     """
 
-    models: Annotated[
-        list[str] | None,
-        Argument(
-            metavar="[NAME=]MODEL",
-            help="Models as for --model, of which a request names one. In a file of --config: tables [models.NAME].",
-        ),
-        TablesOf(ModelGroup, leaves_out=("untrusted", "verbose")),
-    ] = None
-    memory: Annotated[
-        str | None,
-        Option(
-            metavar="SIZE",
-            help="Memory of all loaded models together: 8G, 500M. The one unused for longest is unloaded. "
-            "[default: no limit]",
-        ),
-    ] = None
-    alias: Annotated[
-        list[str] | None, Option("--alias", metavar="ALIAS=NAME", help="A further name of a model. Repeatable.")
-    ] = None
-    cascade: Annotated[
-        list[str] | None,
-        Option(
-            "--cascade",
-            metavar="NAME=A,B,…",
-            help="A name for models of which each decides what those before it are not sure of. Repeatable.",
-        ),
-    ] = None
+    models: list[str] | None = argument(
+        "[NAME=]MODEL",
+        "Models as for --model, of which a request names one. In a file of --config: tables [models.NAME].",
+        mark=TablesOf(ModelGroup, leaves_out=("untrusted", "verbose")),
+    )
+    memory: str | None = setting(
+        "SIZE",
+        "Memory of all loaded models together: 8G, 500M. The one unused for longest is unloaded. [default: no limit]",
+    )
+    alias: list[str] | None = setting("ALIAS=NAME", "A further name of a model. Repeatable.")
+    cascade: list[str] | None = setting(
+        "NAME=A,B,…", "A name for models of which each decides what those before it are not sure of. Repeatable."
+    )
     cascade_confidence: CascadeConfidence = "0.8"
 
 
@@ -76,24 +60,12 @@ class AddressGroup:
     The options that say where the server listens and who may ask.
     """
 
-    host: Annotated[str, Option(metavar="ADDRESS", help="Address to listen on; others than loopback need keys.")] = (
-        "127.0.0.1"
-    )
-    port: Annotated[int, Option(metavar="N", help="Port to listen on; 0 for any free one.")] = 8080
-    api_key_file: Annotated[
-        str | None, Option("--api-key-file", metavar="FILE", help="API keys, one a line; requests must have one.")
-    ] = None
-    no_auth: Annotated[
-        bool, Option("--no-auth", help="Listen beyond loopback without keys: everybody who can connect may ask.")
-    ] = False
-    allowed_host: Annotated[
-        list[str] | None,
-        Option("--allowed-host", metavar="NAME", help="A further Host, without its port. Repeatable."),
-    ] = None
-    cors_origin: Annotated[
-        list[str] | None,
-        Option("--cors-origin", metavar="ORIGIN", help="An origin whose pages may read answers. Repeatable."),
-    ] = None
+    host: str = setting("ADDRESS", "Address to listen on; others than loopback need keys.", "127.0.0.1")
+    port: int = setting("N", "Port to listen on; 0 for any free one.", 8080)
+    api_key_file: str | None = setting("FILE", "API keys, one a line; requests must have one.")
+    no_auth: bool = switch("Listen beyond loopback without keys: everybody who can connect may ask.")
+    allowed_host: list[str] | None = setting("NAME", "A further Host, without its port. Repeatable.")
+    cors_origin: list[str] | None = setting("ORIGIN", "An origin whose pages may read answers. Repeatable.")
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,58 +75,41 @@ class ServingGroup:
     The options of requests: names, limits, and the log.
     """
 
-    model_name: Annotated[
-        list[str] | None,
-        Option("--model-name", metavar="NAME", help="A name of the model; the first is in answers. Repeatable."),
-    ] = None
-    strict_model: Annotated[bool, Option("--strict-model", help="Refuse requests that name another model.")] = False
-    allow_priority: Annotated[bool, Option("--allow-priority", help="Let requests say that they go first.")] = False
-    max_requests: Annotated[int, Option(metavar="N", help="Requests that may wait or be worked on at once.")] = 256
-    max_rows: Annotated[int, Option(metavar="N", help="Rows of the model that one request may plan.")] = 200_000
-    max_questions: Annotated[int, Option(metavar="N", help="Questions of one request.")] = 400
-    max_options: Annotated[int, Option(metavar="N", help="Options of one question.")] = 1_000
-    max_criteria: Annotated[int, Option(metavar="N", help="Options of a choice in TypeSafe's form.")] = 255
-    max_criteria_levels: Annotated[int, Option(metavar="N", help="Levels of a score in TypeSafe's form.")] = 10
-    max_options_in_all: Annotated[int, Option(metavar="N", help="Options of all questions of a request.")] = 20_000
-    max_n: Annotated[int, Option("--max-n", metavar="N", help="Choices after one prompt, and best_of.")] = 128
-    max_prompts: Annotated[int, Option(metavar="N", help="Prompts of one request.")] = 1_024
-    max_stops: Annotated[int, Option(metavar="N", help="Stop texts of one request.")] = 64
-    max_logprobs: Annotated[int, Option(metavar="N", help="Most probable tokens at each position.")] = 20
-    default_max_tokens: Annotated[
-        int, Option(metavar="N", help="Tokens of a chat's answer where the request does not say.")
-    ] = 1_024
-    max_body_mib: Annotated[float, Option(metavar="MIB", help="Size of a body, decoded.")] = 8.0
-    max_depth: Annotated[int, Option(metavar="N", help="Nesting of a body, at most 128.")] = 64
-    deadline_s: Annotated[float, Option("--deadline", metavar="S", help="Seconds for a request.")] = 600.0
-    header_timeout_s: Annotated[
-        float, Option("--header-timeout", metavar="S", help="Seconds in which headers must arrive.")
-    ] = 20.0
-    body_timeout_s: Annotated[
-        float, Option("--body-timeout", metavar="S", help="Seconds in which a body must arrive.")
-    ] = 30.0
-    shutdown_timeout: Annotated[
-        float, Option("--shutdown-timeout", metavar="S", help="Seconds in which accepted work may finish.")
-    ] = 30.0
-    generation_config: Annotated[
-        str,
-        Option(
-            metavar="model|none",
-            help="Sampling options that a request leaves out: those stored with the model, or none (temperature 1).",
-        ),
-    ] = "model"
-    confidence: Annotated[
-        str, Option(metavar="top|entropy|label_mass", help="How the confidence of choices and scores is computed.")
-    ] = "top"
-    min_label_mass: Annotated[
-        float, Option(metavar="P", help="Decisions abstain below this label mass, unless a request says otherwise.")
-    ] = 0.0
-    calibration: Annotated[
-        str | None,
-        Option(metavar="FILE", help="A calibration for the questions of decisions that it holds for."),
-        STDIN_JSON,
-    ] = None
-    log_prompts: Annotated[bool, Option("--log-prompts", help="Write the text of requests to the log.")] = False
-    no_page: Annotated[bool, Option("--no-page", help="Have no page for browsers at /.")] = False
+    model_name: list[str] | None = setting("NAME", "A name of the model; the first is in answers. Repeatable.")
+    strict_model: bool = switch("Refuse requests that name another model.")
+    allow_priority: bool = switch("Let requests say that they go first.")
+    max_requests: int = setting("N", "Requests that may wait or be worked on at once.", 256)
+    max_rows: int = setting("N", "Rows of the model that one request may plan.", 200_000)
+    max_questions: int = setting("N", "Questions of one request.", 400)
+    max_options: int = setting("N", "Options of one question.", 1_000)
+    max_criteria: int = setting("N", "Options of a choice in TypeSafe's form.", 255)
+    max_criteria_levels: int = setting("N", "Levels of a score in TypeSafe's form.", 10)
+    max_options_in_all: int = setting("N", "Options of all questions of a request.", 20_000)
+    max_n: int = setting("N", "Choices after one prompt, and best_of.", 128)
+    max_prompts: int = setting("N", "Prompts of one request.", 1_024)
+    max_stops: int = setting("N", "Stop texts of one request.", 64)
+    max_logprobs: int = setting("N", "Most probable tokens at each position.", 20)
+    default_max_tokens: int = setting("N", "Tokens of a chat's answer where the request does not say.", 1_024)
+    max_body_mib: float = setting("MIB", "Size of a body, decoded.", 8.0)
+    max_depth: int = setting("N", "Nesting of a body, at most 128.", 64)
+    deadline_s: float = setting("S", "Seconds for a request.", 600.0, flags="--deadline")
+    header_timeout_s: float = setting("S", "Seconds in which headers must arrive.", 20.0, flags="--header-timeout")
+    body_timeout_s: float = setting("S", "Seconds in which a body must arrive.", 30.0, flags="--body-timeout")
+    shutdown_timeout: float = setting("S", "Seconds in which accepted work may finish.", 30.0)
+    generation_config: str = setting(
+        "model|none",
+        "Sampling options that a request leaves out: those stored with the model, or none (temperature 1).",
+        default="model",
+    )
+    confidence: str = setting("top|entropy|label_mass", "How the confidence of choices and scores is computed.", "top")
+    min_label_mass: float = setting(
+        "P", "Decisions abstain below this label mass, unless a request says otherwise.", 0.0
+    )
+    calibration: str | None = setting(
+        "FILE", "A calibration for the questions of decisions that it holds for.", mark=STDIN_JSON
+    )
+    log_prompts: bool = switch("Write the text of requests to the log.")
+    no_page: bool = switch("Have no page for browsers at /.")
 
 
 def serve(

@@ -47,7 +47,10 @@ class _Listener:
         exception might be lost.
         """
         if not self.is_working or _is_lost_in(frame):
-            _show_cursor()
+            if "rich.live" in sys.modules:
+                from selectrie.core.output import show_cursor
+
+                show_cursor()
             os._exit(128 + number)
         self.is_working = False
         raise Terminated if number == signal.SIGTERM else KeyboardInterrupt
@@ -91,11 +94,3 @@ def _is_lost_in(frame: FrameType | None) -> bool:
             return True
         frame = frame.f_back
     return False
-
-
-def _show_cursor() -> None:
-    """Show the cursor, which a live display may have hidden."""
-    if "rich.live" in sys.modules:
-        from selectrie.core.output import show_cursor
-
-        show_cursor()

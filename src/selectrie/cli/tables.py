@@ -9,12 +9,10 @@ from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, Annotated, Literal
-
-from typer import Option
+from typing import TYPE_CHECKING, Literal
 
 from selectrie.cli import inputs, requests
-from selectrie.cli.groups import CascadeGroup, ColumnPrefix, ResumedTable, RunGroup, TableOut
+from selectrie.cli.groups import CascadeGroup, ColumnPrefix, ResumedTable, RunGroup, TableOut, setting
 from selectrie.cli.show import check_page, count_progress, show_json, show_report, write_page
 from selectrie.core.files import TEXT_SUFFIXES
 from selectrie.core.output import put, visible, write
@@ -40,9 +38,9 @@ class ColumnsGroup:
     The options for the columns that answers add.
     """
 
-    probabilities: Annotated[
-        str, Option(metavar="none|json|wide", help="Probabilities of all options: in one column, or one for each.")
-    ] = "none"
+    probabilities: str = setting(
+        "none|json|wide", "Probabilities of all options: in one column, or one for each.", "none"
+    )
     prefix: ColumnPrefix = ""
 
 
@@ -55,10 +53,9 @@ class TableRunGroup(RunGroup):
 
     out: TableOut = None
     resume: ResumedTable = None
-    html: Annotated[
-        str | None,
-        Option(metavar="FILE", help="A page with pictures: answers, label mass, rows to look at; with --gold, errors."),
-    ] = None
+    html: str | None = setting(
+        "FILE", "A page with pictures: answers, label mass, rows to look at; with --gold, errors."
+    )
 
 
 def _began(running: TableRunGroup, model: CascadeGroup) -> tuple[Path, TableQuestions, Path, CascadeGroup]:
@@ -250,24 +247,15 @@ class LabelsGroup:
     The options that judge a labelled table, and fit a calibration or threshold to it.
     """
 
-    gold: Annotated[
-        list[str] | None,
-        Option("--gold", metavar="[NAME=]COLUMN", help="The column of right answers; the answers are judged by it."),
-    ] = None
-    fit_calibration: Annotated[
-        str | None, Option(metavar="FILE", help="Fit a calibration to the right answers, for --calibration.")
-    ] = None
-    calibration_method: Annotated[
-        str, Option(metavar="temperature|bias|vector", help="One scale, an offset for each option, or both for each.")
-    ] = "temperature"
-    ridge: Annotated[
-        str, Option(metavar="N|auto", help="Weight of the penalty of the calibration, or the best by cross-validation.")
-    ] = "1"
-    fit_threshold: Annotated[
-        str | None, Option(metavar="FILE", help="Fit a threshold to the right answers, for --min-confidence.")
-    ] = None
-    error: Annotated[float, Option(metavar="P", help="Largest share of wrong answers above the threshold.")] = 0.05
-    confidence: Annotated[float, Option(metavar="P", help="Probability that this share is kept.")] = 0.9
+    gold: list[str] | None = setting("[NAME=]COLUMN", "The column of right answers; the answers are judged by it.")
+    fit_calibration: str | None = setting("FILE", "Fit a calibration to the right answers, for --calibration.")
+    calibration_method: str = setting(
+        "temperature|bias|vector", "One scale, an offset for each option, or both for each.", "temperature"
+    )
+    ridge: str = setting("N|auto", "Weight of the penalty of the calibration, or the best by cross-validation.", "1")
+    fit_threshold: str | None = setting("FILE", "Fit a threshold to the right answers, for --min-confidence.")
+    error: float = setting("P", "Largest share of wrong answers above the threshold.", 0.05)
+    confidence: float = setting("P", "Probability that this share is kept.", 0.9)
 
 
 def run_labelled(

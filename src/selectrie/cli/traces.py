@@ -9,13 +9,11 @@ from contextlib import contextmanager
 from dataclasses import MISSING, dataclass, fields
 from pathlib import Path
 from types import UnionType
-from typing import TYPE_CHECKING, Annotated, Any, Union, get_args, get_origin, get_type_hints
-
-from typer import Argument, Option
+from typing import TYPE_CHECKING, Any, Union, get_args, get_origin, get_type_hints
 
 from selectrie.cli import inputs
-from selectrie.cli.arguments import NOTED, Groups, collect, flag_of, flags_of, hints_of, report
-from selectrie.cli.groups import NOTATION_FLAGS, JsonOutput, ModelGroup, TraceGroup
+from selectrie.cli.arguments import NOTED, Groups, collect, flag_of, flags_of, report
+from selectrie.cli.groups import NOTATION_FLAGS, JsonOutput, ModelGroup, TraceGroup, argument, hints_of, switch
 from selectrie.core.output import visible, write
 from selectrie.errors import OptionError, SelectrieError, TraceFileError
 
@@ -64,9 +62,9 @@ class ReplayGroup:
     The options of `selectrie replay`.
     """
 
-    file: Annotated[str, Argument(metavar="FILE", help="The trace.")]
-    list: Annotated[bool, Option("--list", help="Show what the trace holds; nothing is run.")] = False
-    verbose: Annotated[bool, Option("--verbose", help="Tracebacks on stderr.")] = False
+    file: str = argument("FILE", "The trace.", MISSING)
+    list: bool = switch("Show what the trace holds; nothing is run.")
+    verbose: bool = switch("Tracebacks on stderr.")
 
 
 def replay(trace: ReplayGroup, output: JsonOutput, commands: Sequence[Callable[..., int]]) -> int:
@@ -85,7 +83,11 @@ def replay(trace: ReplayGroup, output: JsonOutput, commands: Sequence[Callable[.
     if not read.tail.is_complete:
         write(visible(f"trace: {trace.file} is torn: its end is missing"), sys.stderr)
     if trace.list or NOTE not in read.notes:
-        return _show_trace(read, as_json=output.json)
+        from selectrie.cli.report.lists import trace_report, trace_summary
+        from selectrie.cli.show import show_json, show_report
+
+        summary = trace_summary(read)
+        return show_json(summary, "trace") if output.json else show_report(trace_report(summary))
     command = _recorded_command(read)
     function = next((one for one in commands if one.__name__ == command["name"]), None)
     if function is None:
@@ -160,12 +162,3 @@ def _make_group(group: type[Any], options: Mapping[str, Any], trace: str) -> Any
 
 def _replay_error(trace: Trace, reason: str) -> TraceFileError:
     return TraceFileError(str(trace.path), reason)
-
-
-def _show_trace(trace: Trace, *, as_json: bool) -> int:
-    """Write what a trace holds and return the exit code 0."""
-    from selectrie.cli.report.lists import trace_report, trace_summary
-    from selectrie.cli.show import show_json, show_report
-
-    summary = trace_summary(trace)
-    return show_json(summary, "trace") if as_json else show_report(trace_report(summary))

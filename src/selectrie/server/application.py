@@ -30,23 +30,16 @@ from selectrie.errors import OptionError, SelectrieError
 from selectrie.options.checks import record
 from selectrie.server.browser_page import add_page
 from selectrie.server.calls import calls, extraction, rerank, tokenizer
-from selectrie.server.calls.bodies import CALLS
-from selectrie.server.calls.extraction import ExtractBody
-from selectrie.server.calls.rerank import RerankBody
+from selectrie.server.calls.call_bodies import CALLS
 from selectrie.server.calls.tokenizer import DetokenizeBody, EncodeBody, TokenizeChatBody, TokenizeTextBody
 from selectrie.server.decisions import classify, decisions
-from selectrie.server.decisions.classify import ClassifyBody
-from selectrie.server.decisions.decisions import DecisionsBody
-from selectrie.server.decisions.systemone import SystemoneBody
+from selectrie.server.decisions.decisions import DecisionsBody, SystemoneBody
 from selectrie.server.fields.reading import REFERENCE, flat_union_members, schemas_of
 from selectrie.server.fields.wire import Body, WireModel
 from selectrie.server.generation import chat, completions, responses
-from selectrie.server.generation.chat import ChatBody
-from selectrie.server.generation.completions import CompletionBody
-from selectrie.server.generation.responses import ResponsesBody
 from selectrie.server.options import ServerOptions
 from selectrie.server.transport.http_errors import SYSTEMONE, HttpError, draining_error, retry_error
-from selectrie.server.transport.middleware import OPEN, READS, WORK, AsgiApp, Gate
+from selectrie.server.transport.middleware import OPEN, READS, AsgiApp, Gate
 from selectrie.server.transport.models import Models
 from selectrie.server.transport.request_context import Exchange, exchange_of, id_of, json_response
 from selectrie.server.transport.state import ServerState, state_of
@@ -55,19 +48,18 @@ from selectrie.version import __version__
 BODIES: Mapping[str, tuple[type[Body], ...]] = {
     "/v1/decisions": (DecisionsBody, SystemoneBody),
     "/v1/systemone": (SystemoneBody, DecisionsBody),
-    "/v1/classify": (ClassifyBody,),
-    "/classify": (ClassifyBody,),
-    "/v1/extract": (ExtractBody,),
-    **dict.fromkeys(("/v1/rerank", "/rerank", "/v2/rerank"), (RerankBody,)),
+    **dict.fromkeys(("/v1/classify", "/classify"), (classify.ClassifyBody,)),
+    "/v1/extract": (extraction.ExtractBody,),
+    **dict.fromkeys(("/v1/rerank", "/rerank", "/v2/rerank"), (rerank.RerankBody,)),
     **{path: (call.body,) for path, call in CALLS.items()},
-    "/v1/chat/completions": (ChatBody,),
-    "/v1/responses": (ResponsesBody,),
-    "/v1/completions": (CompletionBody,),
+    "/v1/chat/completions": (chat.ChatBody,),
+    "/v1/responses": (responses.ResponsesBody,),
+    "/v1/completions": (completions.CompletionBody,),
     "/tokenize": (TokenizeTextBody, TokenizeChatBody),
     "/detokenize": (DetokenizeBody,),
     "/v1/vocabulary/encode": (EncodeBody,),
 }
-"""The models of the body that each path of `middleware.WORK` takes."""
+"""The models of the body that each path with work for a model takes."""
 _CAUSES = {
     400: "The request is wrong; `param` is the path to the value.",
     401: "The API key is missing or wrong.",
@@ -140,7 +132,7 @@ def statuses_of(path: str) -> set[int]:
     """Return the HTTP statuses of errors with which a path may answer."""
     if path in OPEN:
         return _ANY | ({503} if path == "/ready" else set())
-    if path in WORK:
+    if path in BODIES:
         return _QUEUED | {413, 415} | ({422} if path == SYSTEMONE else set())
     if path in READS:
         return _QUEUED
@@ -199,11 +191,7 @@ def _json(schema: Mapping[str, Any]) -> dict[str, Any]:
 
 router = APIRouter()
 
-NOT_OFFERED = (
-    "/v1/embeddings",
-    "/v1/audio/{rest:path}",
-    "/v1/images/{rest:path}",
-)
+NOT_OFFERED = ("/v1/embeddings", "/v1/audio/{rest:path}", "/v1/images/{rest:path}")
 
 
 @router.api_route("/healthz", methods=["GET", "HEAD"], include_in_schema=False)
@@ -309,7 +297,7 @@ class App:
 
     def __init__(self, state: ServerState) -> None:
         self.state = state
-        inner: AsgiApp = Gate(_make_routes(state.options), state)
+        inner: AsgiApp = Gate(_make_routes(state.options), state, BODIES)
         if state.options.origins:
             inner = _Cors(
                 inner,
@@ -349,19 +337,9 @@ def _make_routes(options: ServerOptions) -> FastAPI:
     api.add_route("/docs", _docs, methods=["GET"], include_in_schema=False)
     if options.page:
         add_page(api, options)
-    for one in (
-        decisions.router,
-        classify.router,
-        extraction.router,
-        rerank.router,
-        calls.router,
-        chat.router,
-        completions.router,
-        responses.router,
-        tokenizer.router,
-        router,
-    ):
-        api.include_router(one)
+    for part in (decisions, classify, extraction, rerank, calls, chat, completions, responses, tokenizer):
+        api.include_router(part.router)
+    api.include_router(router)
     api.openapi = cache(partial(openapi_document, api, options))  # type: ignore[method-assign]
     api.add_exception_handler(HTTPException, _answer_not_found)
     for kind in (Exception, HttpError, SelectrieError):

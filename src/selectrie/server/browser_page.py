@@ -28,7 +28,7 @@ from starlette.responses import Response
 from selectrie.decide.params import DecisionParams
 from selectrie.engine.engine import Engine
 from selectrie.results.drawing.shapes import style
-from selectrie.server.calls.bodies import CALLS
+from selectrie.server.calls.call_bodies import CALLS
 from selectrie.server.decisions.decisions import DecisionsBody
 from selectrie.server.fields.reading import flat_union_members, schemas_of
 from selectrie.server.generation.completions import DEFAULT_MAX_TOKENS, CompletionBody

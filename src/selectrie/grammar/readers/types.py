@@ -233,10 +233,7 @@ class _Builder:
         self._n_adapted += 1
         name = f"pydantic:{self._n_adapted}"
         try:
-            adapter = pydantic.TypeAdapter(kind)
-            whole = adapter.json_schema(
-                ref_template=f"{REFERENCE}{name}.{{model}}", **generator_argument(adapter.json_schema)
-            )
+            whole = _written_by(pydantic.TypeAdapter(kind).json_schema, name)
         except (pydantic.PydanticUserError, AttributeError, NameError, TypeError):
             return None
         known = {keyword for keyword in whole if keyword not in ("title", "description")}
@@ -278,14 +275,8 @@ class _Builder:
 
         Definitions inside it are prefixed with its name.
         """
-        name = self._names[kind]
-        template = f"{REFERENCE}{name}.{{model}}"
-        if hasattr(kind, "model_json_schema"):
-            whole = kind.model_json_schema(ref_template=template, **generator_argument(kind.model_json_schema))
-        else:
-            adapter = sys.modules["pydantic"].TypeAdapter(kind)
-            whole = adapter.json_schema(ref_template=template, **generator_argument(adapter.json_schema))
-        return self._move_definitions(name, whole)
+        write = getattr(kind, "model_json_schema", None) or sys.modules["pydantic"].TypeAdapter(kind).json_schema
+        return self._move_definitions(self._names[kind], _written_by(write, self._names[kind]))
 
     def _move_definitions(self, name: str, whole: Any) -> dict[str, Any]:
         """Move a schema's definitions to this builder's, and close the schema.
@@ -296,6 +287,11 @@ class _Builder:
         for inner, schema in made.pop("$defs", {}).items():
             self._done[f"{name}.{inner}"] = schema
         return made
+
+
+def _written_by(write: Callable[..., Any], name: str) -> Any:
+    """Return the schema that a function of pydantic writes, references prefixed."""
+    return write(ref_template=f"{REFERENCE}{name}.{{model}}", **generator_argument(write))
 
 
 def _is_of_pydantic(metadata: object) -> bool:

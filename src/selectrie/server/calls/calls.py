@@ -32,12 +32,13 @@ from selectrie.options import (
 from selectrie.results import Event as PageEvent
 from selectrie.results import Generation, Page, SlotEvent
 from selectrie.results.plain import fields_of, jsonable
-from selectrie.server.calls.bodies import CALLS, Call, CallRequest, fields_of_call, read_call
+from selectrie.server.calls.call_bodies import CALLS, Call, CallRequest, fields_of_call, read_call
 from selectrie.server.calls.drawings import Drawn, add_drawings, find_examples
 from selectrie.server.calls.page_templates import template_errors
+from selectrie.server.fields.reading import check_tokens
 from selectrie.server.fields.structured import grammar_errors_at
 from selectrie.server.generation.call_syntax import write_chat
-from selectrie.server.transport.http_errors import HttpError, errors_at
+from selectrie.server.transport.http_errors import HttpError
 from selectrie.server.transport.request_context import (
     Event,
     EventStream,
@@ -126,8 +127,7 @@ def _call_engine(engine: Engine, request: CallRequest, max_rows: int, report: Re
     if isinstance(prompt, list) and prompt and isinstance(prompt[0], Mapping):
         arguments["prompt"], _ = write_chat(engine.vocabulary, prompt, DEFAULT_PROMPTING)
     elif isinstance(prompt, list):
-        with errors_at("prompt"):
-            engine.vocabulary.check_tokens(prompt)
+        check_tokens(engine.vocabulary, prompt, "prompt")
     _check_rows(engine, request.texts, arguments, max_rows)
     if report is not None:
         _add_callbacks(request.call, arguments, report)

@@ -31,11 +31,10 @@ from selectrie.engine.scheduler.task_group import check_cancelled
 from selectrie.errors import Amount, OptionError, TextError
 from selectrie.options import PromptParams
 from selectrie.server.fields.messages import Conversation
-from selectrie.server.fields.reading import check_tokenized, read, unknown_fields
+from selectrie.server.fields.reading import check_tokenized, check_tokens, read, unknown_fields
 from selectrie.server.fields.wire import Body, EncodableText, Items, NotOffered, one_of
 from selectrie.server.generation.call_syntax import write_chat
 from selectrie.server.options import ServerOptions
-from selectrie.server.transport.http_errors import errors_at
 from selectrie.server.transport.request_context import encode_json, exchange_of, json_response
 from selectrie.server.transport.state import state_of
 from selectrie.tokenization.prompts import Prompt
@@ -193,7 +192,17 @@ async def tokenizer_info(request: Request) -> Response:
     state, exchange = state_of(request), exchange_of(request)
     async with state.lease_model(exchange, request.query_params.get("model")) as lease:
         engine = lease.engine
-        info = _describe_tokenizer(engine.vocabulary, engine.limits.nodes)
+        bos = engine.vocabulary.declared_bos if engine.vocabulary.bos is None else engine.vocabulary.bos
+        info = {
+            "tokenizer_class": "selectrie",
+            "bos_token": special_token_name(engine.vocabulary, bos),
+            "eos_token": special_token_name(engine.vocabulary, engine.vocabulary.eos),
+            "pad_token": None,
+            "unk_token": None,
+            "add_bos_token": engine.vocabulary.bos is not None,
+            "chat_template": engine.vocabulary.chat_source or None,
+            "model_max_length": engine.limits.nodes,
+        }
         return json_response({**info, "tolerance": await in_thread(lambda: engine.tolerance)})
 
 
@@ -238,8 +247,7 @@ def _tokenize_response(engine: Engine, request: TokenizeRequest) -> tuple[int, R
 
 def _detokenize_response(data: Mapping[str, Any], engine: Engine, tokens: Sequence[int]) -> Response:
     """Return the response with the text of tokens."""
-    with errors_at("tokens"):
-        ids = engine.vocabulary.check_tokens(tokens)
+    ids = check_tokens(engine.vocabulary, tokens, "tokens")
     n_bytes = int(engine.vocabulary.lengths[ids].sum())
     if n_bytes > MAX_TEXT_BYTES:
         expected = f"tokens of at most {MAX_TEXT_BYTES} bytes of text; send them in parts"
@@ -248,40 +256,17 @@ def _detokenize_response(data: Mapping[str, Any], engine: Engine, tokens: Sequen
     return json_response(answer, unknown_fields(data, DetokenizeBody.model_fields))
 
 
-def _describe_tokenizer(vocabulary: Vocabulary, n_nodes: int) -> dict[str, Any]:
-    """Return the fields of `/tokenizer_info`, as lm-evaluation-harness reads them."""
-    bos = vocabulary.declared_bos if vocabulary.bos is None else vocabulary.bos
-    return {
-        "tokenizer_class": "selectrie",
-        "bos_token": special_token_name(vocabulary, bos),
-        "eos_token": special_token_name(vocabulary, vocabulary.eos),
-        "pad_token": None,
-        "unk_token": None,
-        "add_bos_token": vocabulary.bos is not None,
-        "chat_template": vocabulary.chat_source or None,
-        "model_max_length": n_nodes,
-    }
-
-
-@dataclass(frozen=True, slots=True)
-class _SerializedVocabulary:
-    """The JSON of a vocabulary as bytes, plain and compressed with gzip."""
-
-    plain: bytes
-    compressed: bytes
-
-
 @router.get("/v1/vocabulary")
 async def vocabulary(request: Request) -> Response:
     """Return the vocabulary of a model: the bytes of its tokens, and special ids."""
     state, exchange = state_of(request), exchange_of(request)
     async with state.lease_model(exchange, request.query_params.get("model")) as lease:
         own = lease.engine.vocabulary
-        written = await in_thread(lambda: own.derived(_serialize_vocabulary))
+        plain, compressed = await in_thread(lambda: own.derived(_serialize_vocabulary))
     headers = {"vary": "accept-encoding"}
     if not _accepts_gzip(request.headers.get("accept-encoding", "")):
-        return Response(written.plain, 200, headers, "application/json")
-    return Response(written.compressed, 200, {**headers, "content-encoding": "gzip"}, "application/json")
+        return Response(plain, 200, headers, "application/json")
+    return Response(compressed, 200, {**headers, "content-encoding": "gzip"}, "application/json")
 
 
 @router.post("/v1/vocabulary/encode")
@@ -296,9 +281,10 @@ async def encode(request: Request) -> Response:
     return response
 
 
-def _serialize_vocabulary(own: Vocabulary) -> _SerializedVocabulary:
+def _serialize_vocabulary(own: Vocabulary) -> tuple[bytes, bytes]:
+    """Return the JSON of a vocabulary, plain and compressed with gzip."""
     plain = encode_json(vocabulary_object(own))
-    return _SerializedVocabulary(plain, gzip.compress(plain, 6, mtime=0))
+    return plain, gzip.compress(plain, 6, mtime=0)
 
 
 def _accepts_gzip(accepted: str) -> bool:

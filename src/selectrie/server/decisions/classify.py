@@ -12,10 +12,17 @@ from starlette.responses import Response
 
 from selectrie.decide.answers import Decision
 from selectrie.decide.classification import check_places
-from selectrie.decide.states import of_json, text_of_state
 from selectrie.errors import THE_STATE, IncompatibleOptionsError, OptionError, OptionRef
-from selectrie.server.decisions.answers import confidence_of, make_diagnostics, make_usage, make_warnings
-from selectrie.server.decisions.bodies import (
+from selectrie.server.decisions.decisions import (
+    Form,
+    answer_by,
+    confidence_of,
+    labels_answer,
+    make_diagnostics,
+    make_usage,
+    make_warnings,
+)
+from selectrie.server.decisions.question_bodies import (
     AskedQuestion,
     DecisionBody,
     DecisionRequest,
@@ -24,8 +31,7 @@ from selectrie.server.decisions.bodies import (
     check_size,
     make_request,
 )
-from selectrie.server.decisions.decisions import Form, answer_by, labels_answer
-from selectrie.server.fields.reading import read, refuse_media, unknown_fields
+from selectrie.server.fields.reading import read, refuse_media
 from selectrie.server.fields.wire import Items, TextOrJson, fields_of
 from selectrie.server.options import ServerOptions
 
@@ -83,9 +89,7 @@ def read_classify(data: Mapping[str, Any], options: ServerOptions) -> DecisionRe
     check_size([asked], options)
     for name in ("instructions", "cue"):
         check_places(name, given[name], multi_label=body.multi_label is True)
-    state = text_of_state(of_json(data["text"]), "text")
-    warnings = unknown_fields(data, ClassifyBody.model_fields)
-    return make_request(body, state, [asked], options, warnings=warnings)
+    return make_request(body, "text", data, [asked], options)
 
 
 def classify_response(request: DecisionRequest, decision: Decision, model: str) -> dict[str, Any]:

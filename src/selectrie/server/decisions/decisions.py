@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Annotated, Any
@@ -11,21 +13,22 @@ from pydantic import Field, WithJsonSchema
 from starlette.requests import Request
 from starlette.responses import Response
 
-from selectrie.decide.answers import Answer, ChoiceAnswer, Decision, PredicateAnswer, bound_probability
-from selectrie.decide.drawn_answers import draw_answers
-from selectrie.decide.states import CALL_TYPES, ROLES, is_message, of_json, text_of_state
-from selectrie.engine.scheduler.task_group import set_priority
-from selectrie.errors import THE_STATE, OptionError
-from selectrie.server.decisions.answers import (
-    confidence_of,
-    fitting_labels,
-    labels_of,
-    make_diagnostics,
-    make_usage,
-    make_warnings,
-    score_of,
+from selectrie.decide.answers import (
+    Answer,
+    ChoiceAnswer,
+    Decision,
+    PredicateAnswer,
+    ScoreAnswer,
+    bound_probability,
+    expected,
 )
-from selectrie.server.decisions.bodies import (
+from selectrie.decide.drawn_answers import draw_answers
+from selectrie.decide.states import CALL_TYPES, ROLES, is_message
+from selectrie.engine.scheduler.task_group import set_priority
+from selectrie.errors import MAX_QUOTED, THE_STATE, OptionError
+from selectrie.results import plain
+from selectrie.results.records import json_logprob
+from selectrie.server.decisions.question_bodies import (
     AskedQuestion,
     DecisionBody,
     DecisionRequest,
@@ -33,12 +36,111 @@ from selectrie.server.decisions.bodies import (
     check_size,
     make_request,
 )
-from selectrie.server.decisions.systemone import SYSTEMONE_FIELDS, read_systemone, systemone_response
-from selectrie.server.fields.reading import read, refuse_media, unknown_fields
-from selectrie.server.fields.wire import BY_TYPE, Ignored, Items, UpTo, fields_of
+from selectrie.server.fields.reading import read, refuse_media
+from selectrie.server.fields.wire import BY_TYPE, Ignored, Items, NotOffered, TextOrJson, UpTo, fields_of
 from selectrie.server.options import ServerOptions
 from selectrie.server.transport.request_context import exchange_of, json_response, read_request
 from selectrie.server.transport.state import state_of
+
+
+def confidence_of(answer: Answer, kind: str) -> float:
+    """Return the confidence of an answer.
+
+    Args:
+        answer: The answer.
+        kind: How to compute it: a value of `ServerOptions.confidence`.
+    """
+    if kind == "top":
+        return answer.confidence
+    probabilities = list(answer.probabilities.values())
+    if kind == "label_mass":
+        return max(probabilities) * answer.label_mass
+    if len(probabilities) == 1:
+        return 1.0
+    entropy = -sum(p * math.log(p) for p in probabilities if p > 0)
+    return max(0.0, 1 - entropy / math.log(len(probabilities)))
+
+
+def score_of(data: Mapping[str, Any], answer: ScoreAnswer) -> tuple[float, list[float]]:
+    """Return the score, and the number of each level.
+
+    The numbers are those in the question `data`, or 0, 1, 2 …: both protocols count
+    levels from 0, even if their texts are other numbers.
+    """
+    levels = data.get("levels")
+    has_values = isinstance(levels, list) and any(
+        isinstance(one, dict) and one.get("value") is not None for one in levels
+    )
+    is_given = has_values or data.get("low") is not None
+    numbers = [*answer.probabilities] if is_given else [*range(len(answer.probabilities))]
+    return expected(numbers, [*answer.probabilities.values()]), numbers
+
+
+def labels_of(data: Mapping[str, Any], answer: ScoreAnswer) -> list[str]:
+    """Return the label of each level: that in the question `data`, or its text."""
+    levels, texts = data.get("levels"), [*answer.legend.values()]
+    if not isinstance(levels, list):
+        return texts
+    given = [one if isinstance(one, str) else one.get("label") for one in levels]
+    return [label or text for label, text in zip(given, texts, strict=True)]
+
+
+def fitting_labels(labels: Mapping[str, Any], decision: Decision) -> list[Any]:
+    """Return the labels of a question with `multi_label` that fit the text.
+
+    Args:
+        labels: The value of each label by the path of its question.
+        decision: The answers.
+    """
+    answers = decision.predicates
+    return [label for path, label in labels.items() if answers[path].value and not answers[path].abstained]
+
+
+def make_diagnostics(answer: Answer) -> dict[str, Any]:
+    """Return the field `diagnostics` of an answer: its reliability and its cost."""
+    first = answer.selections[0]
+    top_tokens = [
+        {"token": one.piece.decode("utf-8", "replace") or one.spelling, "logprob": json_logprob(one.logp)}
+        for one in first.top_tokens
+    ]
+    cost = answer.usage.cost
+    return {
+        "diagnostics": {
+            "label_mass": answer.label_mass,
+            "first_token_fits": answer.first_token_fits,
+            "top_tokens": top_tokens,
+            "margin": None if math.isinf(answer.margin) else answer.margin,
+            "is_tie": answer.is_tie,
+            "tolerance": first.signature.tolerance,
+            "proved": all(one.certificate.proved for one in answer.selections),
+            "abstained": answer.abstained or None,
+            "spread": answer.spread,
+            "order_dependent": answer.order_dependent,
+            "logprobs": [
+                {"text": text, "logprob": json_logprob(float(logp))}
+                for text, logp in zip(first.choices.texts, first.choices.logp, strict=True)
+            ],
+            "rows": cost.rows,
+            "rows_one_by_one": cost.rows_naive,
+            **plain.fields_of(answer, "decided_by? rationales?"),
+            **plain.fields_of(answer.usage, "rows_by_model? rows_alone?"),
+        }
+    }
+
+
+def make_usage(decision: Decision) -> dict[str, int]:
+    """Return the numbers of input tokens, of output tokens and of cached tokens."""
+    usage = decision.usage
+    n_cached = min(usage.input_tokens, usage.input_tokens + usage.output_tokens - usage.cost.rows)
+    n_tokens = {"input_tokens": usage.input_tokens, "output_tokens": usage.output_tokens}
+    return {**n_tokens, "cached_tokens": max(0, n_cached)}
+
+
+def make_warnings(request: DecisionRequest, decision: Decision) -> dict[str, Any]:
+    """Return the field `warnings` of a response; `{}` if there are none."""
+    warnings = [*request.warnings, *map(str, decision.warnings)]
+    return {"warnings": warnings} if warnings else {}
+
 
 _MESSAGE = {"required": ["role", "content"], "properties": {"type": {"const": "message"}, "role": {"enum": [*ROLES]}}}
 _CALL = {
@@ -78,7 +180,8 @@ def read_decisions(data: Mapping[str, Any], options: ServerOptions) -> DecisionR
     """
     questions = data.get("questions")
     listed = questions if isinstance(questions, list) else ()
-    asked = [AskedQuestion(f"questions[{index}]", _name_of(one), one) for index, one in enumerate(listed)]
+    names = [question.get("name") if isinstance(question, dict) else None for question in listed]
+    asked = [AskedQuestion(f"questions[{i}]", names[i], question) for i, question in enumerate(listed)]
     check_size(asked, options)
     body = read(DecisionsBody, data, options)
     refuse_media(body.input, "input")
@@ -86,14 +189,7 @@ def read_decisions(data: Mapping[str, Any], options: ServerOptions) -> DecisionR
         if not is_message(item):
             allowed = "a message with `role` and `content`, since input is a text, or a list of messages"
             raise OptionError(f"input[{index}]", item, allowed)
-    state = text_of_state(of_json(data["input"]), "input")
-    warnings = unknown_fields(data, DecisionsBody.model_fields)
-    return make_request(body, state, asked, options, warnings=warnings)
-
-
-def _name_of(question: object) -> str | None:
-    """Return the name of a question that was not validated yet."""
-    return question.get("name") if isinstance(question, dict) else None
+    return make_request(body, "input", data, asked, options)
 
 
 def decisions_response(request: DecisionRequest, decision: Decision, model: str) -> dict[str, Any]:
@@ -161,6 +257,92 @@ def _make_decisions_answer(data: Mapping[str, Any], answer: Answer, confidence: 
         for number, label, p in zip(numbers, labels_of(data, answer), answer.probabilities.values(), strict=True)
     ]
     return {"type": "score", "score": score, "confidence": certainty, "probabilities": levels}
+
+
+class SystemoneBody(DecisionBody):
+    """Questions about a state, in the form of TypeSafe's API."""
+
+    state: TextOrJson = Field(title="a text, an object or an array")
+    """The text or data that the questions are about."""
+    questions: Annotated[dict[Any, QuestionBody], UpTo("max_questions", "questions in a request")] = Field(
+        title="an object of questions by name", min_length=1
+    )
+    """The questions by name."""
+    instructions: str | None = None
+    """Text that comes before the instructions of each question."""
+    assets: Annotated[Any, NotOffered((), "images are not read", "unsupported_input")] = None
+
+
+SYSTEMONE_FIELDS = fields_of(SystemoneBody, template_args="chat_template_kwargs") | {THE_STATE.name: "state"}
+
+
+def read_systemone(data: Mapping[str, Any], options: ServerOptions) -> DecisionRequest:
+    """Check the body of `/v1/systemone`, and return its request.
+
+    Raises:
+        HttpError, RequestError: For any error that can be found without a model.
+    """
+    questions = data.get("questions")
+    items = questions.items() if isinstance(questions, dict) else ()
+    asked = [
+        AskedQuestion(f"questions.{name}" if len(name) <= MAX_QUOTED else f"questions[{index}]", name, question)
+        for index, (name, question) in enumerate(items)
+    ]
+    check_size(asked, options)
+    body = read(SystemoneBody, data, options)
+    refuse_media(body.state, "state")
+    state = data["state"]
+    if not state or (isinstance(state, str) and not state.strip()):  # a blank one has no text but that of JSON
+        data = {**data, "state": json.dumps(state)}
+    return make_request(body, "state", data, asked, options, lead=body.instructions or "")
+
+
+def systemone_response(request: DecisionRequest, decision: Decision, model: str) -> dict[str, Any]:
+    """Return the response of `/v1/systemone`, ready for JSON."""
+    answers = {}
+    for one in request.asked:
+        if one.is_multi_label:
+            answers[str(one.name)] = _make_labels_answer(request.labels[one.path], decision)
+            continue
+        answer = decision[one.path]
+        answers[str(one.name)] = _make_systemone_answer(one.data, answer, request.confidence) | make_diagnostics(answer)
+    usage = {name: n for name, n in make_usage(decision).items() if name != "cached_tokens"}
+    return {"model": model, "answers": answers, "usage": usage, **make_warnings(request, decision)}
+
+
+def _make_labels_answer(labels: Mapping[str, Any], decision: Decision) -> dict[str, Any]:
+    """Return the answer to a question with `multi_label`, whose labels are given."""
+    predicates = decision.predicates
+    answers = {str(label): predicates[path] for path, label in labels.items()}
+    return {
+        "type": "multi_label",
+        "choices": fitting_labels(labels, decision),
+        "probabilities": {label: answer.probability for label, answer in answers.items()},
+        "diagnostics": {label: make_diagnostics(answer)["diagnostics"] for label, answer in answers.items()},
+    }
+
+
+def _make_systemone_answer(data: Mapping[str, Any], answer: Answer, confidence: str) -> dict[str, Any]:
+    """Return an answer in the form of `/v1/systemone`; `data` is its question."""
+    if isinstance(answer, PredicateAnswer):
+        return {"type": "noul", "noul": answer.probability}
+    certainty = confidence_of(answer, confidence)
+    if isinstance(answer, ChoiceAnswer):
+        return {
+            "type": "choice",
+            "choice": answer.value,
+            "confidence": certainty,
+            "probabilities": {str(value): p for value, p in answer.probabilities.items()},
+        }
+    score, numbers = score_of(data, answer)
+    criteria = data.get("criteria") or labels_of(data, answer)
+    return {
+        "type": "score",
+        "score": score,
+        "confidence": certainty,
+        "legend": dict(zip(map(str, numbers), criteria, strict=True)),
+        "probabilities": dict(zip(map(str, numbers), answer.probabilities.values(), strict=True)),
+    }
 
 
 router = APIRouter()

@@ -7,7 +7,7 @@ hold what was sent.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from difflib import get_close_matches
 from functools import cache
 from typing import Any
@@ -15,12 +15,23 @@ from typing import Any
 from pydantic import BaseModel, ValidationError
 from pydantic.json_schema import GenerateJsonSchema, models_json_schema
 
-from selectrie.core.vocabulary import to_bytes
-from selectrie.errors import MAX_QUOTED, Amount, OptionError, TextError, UnknownArgumentError, as_json, clip, of_value
+from selectrie.core.types import IntArray
+from selectrie.core.vocabulary import Vocabulary, to_bytes
+from selectrie.errors import (
+    MAX_QUOTED,
+    Amount,
+    OptionError,
+    TextError,
+    TokenRangeError,
+    UnknownArgumentError,
+    as_json,
+    clip,
+    of_value,
+)
 from selectrie.options.arguments import SAME
 from selectrie.server.fields.wire import LIMIT, TAG, M, UnsupportedError
 from selectrie.server.options import ServerOptions
-from selectrie.server.transport.http_errors import HttpError, message_of, unsupported
+from selectrie.server.transport.http_errors import HttpError, errors_at, message_of, unsupported
 
 MAX_TOKENIZED_BYTES = 1 << 20
 """Maximum size in bytes of a request's texts that are tokenized in one piece."""
@@ -239,6 +250,23 @@ def check_tokenized(name: str, n_bytes: int) -> None:
         raise OptionError(
             name, Amount(f"{n_bytes} bytes"), f"at most {MAX_TOKENIZED_BYTES} bytes of text; send it in parts"
         )
+
+
+def check_tokens(vocabulary: Vocabulary, tokens: Sequence[int] | Mapping[int, object], path: str) -> IntArray:
+    """Return token ids as int32[]; raise `HttpError` for the first that does not exist.
+
+    Args:
+        vocabulary: The vocabulary.
+        tokens: The ids, or what a request says of each.
+        path: Path to them in the request.
+    """
+    ids = [*tokens]
+    try:
+        return vocabulary.check_tokens(ids)
+    except TokenRangeError as error:
+        below = f".{error.token}" if isinstance(tokens, Mapping) else f"[{ids.index(error.token)}]"
+        with errors_at(path + below):
+            raise
 
 
 def unknown_fields(names: Iterable[str], known: Collection[str], of: str = "") -> list[str]:

@@ -51,7 +51,7 @@ _ANY_OBJECT = {"type": "object"}
 
 Source = Annotated[str, Field(json_schema_extra={"maxLength": MAX_CHARACTERS})]
 """Type of the text of a grammar, a regular expression or a JSON Schema."""
-Schema = Annotated[dict[Any, Any] | Source, BY_TYPE, Field(title="a JSON Schema, or its text")]
+Schema = Annotated[dict[Any, Any] | bool | Source, BY_TYPE, Field(title="a JSON Schema, or its text")]
 Choices = Annotated[
     Items[str], UpTo("max_options", "texts"), Field(min_length=1, title="a list of texts that is not empty")
 ]
@@ -112,7 +112,9 @@ class Constraint:
         """
         if kind == "json_object":
             kind, value = "json", _ANY_OBJECT
-        if kind == "json" and isinstance(value, str):
+        if kind == "json" and isinstance(value, bool):
+            value = json.dumps(value)
+        elif kind == "json" and isinstance(value, str):
             members = _read_object(value)
             value = value if members is None else members
         if isinstance(value, dict):
@@ -331,6 +333,11 @@ def _path_in(schema: object, pointer: str) -> str:
     return path
 
 
+def _is_given(kind: str, value: object) -> bool:
+    """Return whether the value of a field constrains; `json_object` may be false."""
+    return value is not None and not (kind == "json_object" and value is False)
+
+
 def _schema_requiring(kind: str) -> JsonDict:
     """Return the JSON Schema of an object with a value for `kind`."""
     return {"required": [kind], "properties": {kind: {"not": {"enum": [None, False]}}}}
@@ -368,7 +375,7 @@ class StructuredOutputs(ClosedModel):
             path: Path to this object in the request.
         """
         sources = {kind: getattr(self, "json_" if kind == "json" else kind) for kind in KINDS}
-        kinds = [kind for kind, value in sources.items() if value is not None and value is not False]
+        kinds = [kind for kind, value in sources.items() if _is_given(kind, value)]
         if len(kinds) != 1:
             several = " and ".join(f"`{kind}`" for kind in kinds) or "none"
             raise HttpError(400, OptionError.code, f"{path} has {several}: expected exactly one of {_LISTED}", path)
@@ -478,7 +485,7 @@ class StructuredFields(WireModel):
             yield self.structured_outputs.constraint(STRUCTURED_OUTPUTS)
         for field, kind in _KINDS_OF_FIELDS.items():
             value = getattr(self, field)
-            if value is not None and value is not False and (field, value) != ("grammar", ""):
+            if _is_given(kind, value) and (field, value) != ("grammar", ""):
                 yield Constraint.of(field, kind, value)
 
     def structured_text(self) -> StructuredText | None:

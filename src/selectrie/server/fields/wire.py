@@ -10,6 +10,7 @@ bounds are checked before (`UpTo`), so a wrong body costs no more than a right o
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -138,6 +139,23 @@ class NotOffered:
         if value is not None and (type(value) is bool, value) not in [(type(one) is bool, one) for one in self.neutral]:
             raise UnsupportedError(f"{as_json(value)} is not offered; {self.remedy}", self.code)
         return value
+
+
+def unoffered(not_offered: str, ignored: str = "") -> type[WireModel]:
+    """Return the base of a body with known fields that have no effect.
+
+    Args:
+        not_offered: Names of fields that are not offered, each with its neutral value
+            behind `=`, in JSON without spaces, if it has one.
+        ignored: Names of fields that are taken and have no effect.
+    """
+    parts = (word.partition("=") for word in not_offered.split())
+    fields: dict[str, Any] = {
+        name: (Annotated[Any, NotOffered((json.loads(neutral),) if neutral else ())], None)
+        for name, _, neutral in parts
+    }
+    fields |= dict.fromkeys(ignored.split(), (Ignored, None))
+    return create_model("Unoffered", __base__=WireModel, **fields)
 
 
 def one_of(names: tuple[str, ...]) -> GetPydanticSchema:

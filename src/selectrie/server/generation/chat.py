@@ -25,7 +25,7 @@ from selectrie.server.fields.messages import Conversation, Message
 from selectrie.server.fields.reading import read, unknown_fields
 from selectrie.server.fields.structured import constraining_field
 from selectrie.server.fields.tools import ToolFields, ToolSet, check_with_tools
-from selectrie.server.fields.wire import NotOffered, UpTo, one_of
+from selectrie.server.fields.wire import UpTo, one_of, unoffered
 from selectrie.server.generation.call_syntax import EFFORTS, VERBOSITIES, WISHES, grant_wishes, write_chat
 from selectrie.server.generation.generation import (
     GenerationBody,
@@ -57,24 +57,15 @@ from selectrie.server.transport.request_context import (
 )
 from selectrie.server.transport.state import ServerState, state_of
 
+_NOT_OFFERED = """
+modalities=["text"] audio moderation prediction reasoning web_search_options chat_template documents=[] echo=false
+prompt_logprobs truncate_prompt_tokens logprob_token_ids=[] return_token_ids=false return_tokens_as_token_ids=false
+"""
 
-class ChatBody(ToolFields, Conversation, GenerationBody):
+
+class ChatBody(unoffered(_NOT_OFFERED), ToolFields, Conversation, GenerationBody):  # type: ignore[misc]
     """A conversation to answer."""
 
-    modalities: Annotated[Any, NotOffered((["text"],))] = None
-    audio: Annotated[Any, NotOffered()] = None
-    moderation: Annotated[Any, NotOffered()] = None
-    prediction: Annotated[Any, NotOffered()] = None
-    reasoning: Annotated[Any, NotOffered()] = None
-    web_search_options: Annotated[Any, NotOffered()] = None
-    chat_template: Annotated[Any, NotOffered()] = None
-    documents: Annotated[Any, NotOffered(([],))] = None
-    echo: Annotated[Any, NotOffered((False,))] = None
-    prompt_logprobs: Annotated[Any, NotOffered()] = None
-    truncate_prompt_tokens: Annotated[Any, NotOffered()] = None
-    logprob_token_ids: Annotated[Any, NotOffered(([],))] = None
-    return_token_ids: Annotated[Any, NotOffered((False,))] = None
-    return_tokens_as_token_ids: Annotated[Any, NotOffered((False,))] = None
     reasoning_effort: Annotated[str, one_of(EFFORTS)] | None = None
     """How much the model thinks, if its chat template reads that."""
     verbosity: Annotated[str, one_of(VERBOSITIES)] | None = None

@@ -35,7 +35,7 @@ from selectrie.options import PromptParams
 from selectrie.results import Chunk, Completion, Generation, PromptLogprobs
 from selectrie.results.generation import finish_reason
 from selectrie.results.records import json_logprob
-from selectrie.server.fields.reading import check_tokenized, read
+from selectrie.server.fields.reading import check_tokenized, check_tokens, read
 from selectrie.server.fields.structured import constraining_field
 from selectrie.server.fields.wire import BY_TYPE, EncodableText, Items, NotOffered, TokenId, UpTo
 from selectrie.server.generation.generation import (
@@ -468,7 +468,28 @@ class ChoiceWriter:
         if not request.max_tokens:
             choice["finish_reason"] = "length"
         if request.body.prompt_logprobs is not None:
-            choice["prompt_logprobs"] = self._prompt_logprobs(request.body.prompt_logprobs)
+            scored = self._prompt.scored
+            entries: list[dict[str, Any] | None] = []
+            for index, token in enumerate(self._prompt.ids):
+                logp = None if scored is None else scored.logp[index]
+                if scored is None or logp is None:
+                    entries.append(None)
+                    continue
+                top = (scored.top[index] or ())[: request.body.prompt_logprobs]
+                ranks = {one: rank for rank, (one, _) in enumerate(scored.top[index] or (), 1)}
+                if scored.is_greedy[index]:
+                    ranks[token] = 1
+                entries.append(
+                    {
+                        str(one): {
+                            "logprob": json_logprob(value),
+                            "rank": ranks.get(one),
+                            "decoded_token": self._label(one),
+                        }
+                        for one, value in dict([(token, logp), *top]).items()
+                    }
+                )
+            choice["prompt_logprobs"] = entries
         if request.body.return_token_ids:
             choice |= {"prompt_token_ids": list(prompt.ids), "token_ids": []}
         return choice
@@ -529,35 +550,6 @@ class ChoiceWriter:
             others = [*(scored.top[index] or ())[: request.body.logprobs]]
             others += zip(request.named, scored.named[index] or (), strict=False)
             entries.append(TokenEntry(token, scored.logp[index], others, place))
-        return entries
-
-    def _prompt_logprobs(self, k: int) -> list[dict[str, Any] | None]:
-        """Return vLLM's list of log-probabilities: a mapping by token id per token.
-
-        A token without a log-probability has None. Each mapping has the prompt's token
-        first, then the top k. The token's rank is known only if it is in `scored.top`.
-        """
-        scored = self._prompt.scored
-        entries: list[dict[str, Any] | None] = []
-        for index, token in enumerate(self._prompt.ids):
-            logp = None if scored is None else scored.logp[index]
-            if scored is None or logp is None:
-                entries.append(None)
-                continue
-            top = (scored.top[index] or ())[:k]
-            ranks = {one: rank for rank, (one, _) in enumerate(scored.top[index] or (), 1)}
-            if scored.is_greedy[index]:
-                ranks[token] = 1
-            entries.append(
-                {
-                    str(one): {
-                        "logprob": json_logprob(value),
-                        "rank": ranks.get(one),
-                        "decoded_token": self._label(one),
-                    }
-                    for one, value in dict([(token, logp), *top]).items()
-                }
-            )
         return entries
 
 
@@ -708,8 +700,7 @@ def _read_prompts(
     engine: Engine, request: CompletionRequest, max_rows: int
 ) -> tuple[CompletionRequest, list[PromptTokens]]:
     """Tokenize all prompts; return the request, with any warning, and the prompts."""
-    with errors_at("logprob_token_ids"):
-        engine.vocabulary.check_tokens(request.named)
+    check_tokens(engine.vocabulary, request.named, "logprob_token_ids")
     _check_lengths(engine, request, max_rows)
     prompts = [_read_prompt(engine, request, index) for index in range(len(request.prompts))]
     return _with_warning(engine, request), prompts
@@ -719,23 +710,18 @@ def _read_prompt(engine: Engine, request: CompletionRequest, index: int) -> Prom
     """Tokenize and truncate the prompt at an index."""
     check_cancelled()
     prompt, vocabulary = request.prompts[index], engine.vocabulary
-    with errors_at(request.prompt_path(index)):
-        ids = _prompt_tokens(engine, prompt, request)
+    ids: list[int]
+    if isinstance(prompt, str):
+        prompting = PromptParams(parse_special=request.body.parse_special is not False, add_bos=request.adds_bos)
+        with errors_at(request.prompt_path(index)):
+            ids = engine.encode(prompt, prompting=prompting).tolist()
+    else:
+        ids = check_tokens(vocabulary, prompt, request.prompt_path(index)).tolist()
     hides_first = isinstance(prompt, str) and request.adds_bos and _has_added_bos(engine, ids, prompt, request)
     n_kept = _n_kept(engine, request)
     if n_kept is not None and len(ids) > n_kept:
         ids = [*ids[:1], *ids[len(ids) - n_kept + 1 :]] if hides_first else ids[len(ids) - n_kept :]
     return PromptTokens(ids, spell_prompt(vocabulary, ids, hides_first=hides_first))
-
-
-def _prompt_tokens(engine: Engine, prompt: PromptInput, request: CompletionRequest) -> list[int]:
-    """Return a prompt's tokens; ids are checked to exist."""
-    if isinstance(prompt, str):
-        prompting = PromptParams(parse_special=request.body.parse_special is not False, add_bos=request.adds_bos)
-        encoded: list[int] = engine.encode(prompt, prompting=prompting).tolist()
-        return encoded
-    tokens: list[int] = engine.vocabulary.check_tokens(prompt).tolist()
-    return tokens
 
 
 def _has_added_bos(engine: Engine, ids: Sequence[int], text: str, request: CompletionRequest) -> bool:

@@ -33,7 +33,7 @@ from selectrie.errors import (
 from selectrie.options import DEFAULT_PROMPTING, PromptParams, SamplingParams, StopParams
 from selectrie.options.checks import N_SEEDS, numbers_of
 from selectrie.results import Chunk, Generation
-from selectrie.server.fields.reading import unknown_fields
+from selectrie.server.fields.reading import check_tokens, unknown_fields
 from selectrie.server.fields.structured import (
     STRUCTURED_OUTPUTS,
     StructuredFields,
@@ -44,9 +44,7 @@ from selectrie.server.fields.structured import (
 from selectrie.server.fields.wire import (
     BY_TYPE,
     Body,
-    Ignored,
     Items,
-    NotOffered,
     Priority,
     TokenId,
     UnsupportedError,
@@ -54,10 +52,11 @@ from selectrie.server.fields.wire import (
     WireModel,
     bounded,
     fields_of,
+    unoffered,
     with_options,
 )
 from selectrie.server.options import ServerOptions
-from selectrie.server.transport.http_errors import HttpError, errors_at
+from selectrie.server.transport.http_errors import HttpError
 from selectrie.server.transport.request_context import Exchange
 from selectrie.tokenization.prompts import SHORTEN_PROMPT
 
@@ -119,49 +118,26 @@ class StreamOptions(WireModel):
 _Stop = Annotated[str, Field(min_length=1, title="a text that is not empty")]
 
 
+_NOT_OFFERED = """
+use_beam_search=false length_penalty=1 bad_words=[] allowed_token_ids logits_processors=[]
+include_stop_str_in_output=false skip_special_tokens=true mirostat=0 mirostat_mode=0 dry_multiplier=0
+xtc_probability=0 dynatemp_range=0 top_n_sigma=-1 samplers n_probs=0 lora=[] truncation_side="left"
+stream_interval=1 thinking_token_budget=-1 repetition_detection watermarking=false vllm_xargs={}
+kv_transfer_params={} ec_transfer_params={}
+"""
+_IGNORED = """
+user metadata store service_tier safety_identifier prompt_cache_key prompt_cache_options prompt_cache_retention
+cache_prompt cache_salt session_id spaces_between_special_tokens
+"""
+
+
 @with_options(SamplingParams, others=_OTHER_NAMES)
-class GenerationBody(StructuredFields, Body):
+class GenerationBody(unoffered(_NOT_OFFERED, _IGNORED), StructuredFields, Body):  # type: ignore[misc]
     """The fields of all endpoints that draw text.
 
     Known fields that cannot be honoured are refused; the first of them is reported.
     """
 
-    use_beam_search: Annotated[Any, NotOffered((False,))] = None
-    length_penalty: Annotated[Any, NotOffered((1,))] = None
-    bad_words: Annotated[Any, NotOffered(([],))] = None
-    allowed_token_ids: Annotated[Any, NotOffered()] = None
-    logits_processors: Annotated[Any, NotOffered(([],))] = None
-    include_stop_str_in_output: Annotated[Any, NotOffered((False,))] = None
-    skip_special_tokens: Annotated[Any, NotOffered((True,))] = None
-    mirostat: Annotated[Any, NotOffered((0,))] = None
-    mirostat_mode: Annotated[Any, NotOffered((0,))] = None
-    dry_multiplier: Annotated[Any, NotOffered((0,))] = None
-    xtc_probability: Annotated[Any, NotOffered((0,))] = None
-    dynatemp_range: Annotated[Any, NotOffered((0,))] = None
-    top_n_sigma: Annotated[Any, NotOffered((-1,))] = None
-    samplers: Annotated[Any, NotOffered()] = None
-    n_probs: Annotated[Any, NotOffered((0,))] = None
-    lora: Annotated[Any, NotOffered(([],))] = None
-    truncation_side: Annotated[Any, NotOffered(("left",))] = None
-    stream_interval: Annotated[Any, NotOffered((1,))] = None
-    thinking_token_budget: Annotated[Any, NotOffered((-1,))] = None
-    repetition_detection: Annotated[Any, NotOffered()] = None
-    watermarking: Annotated[Any, NotOffered((False,))] = None
-    vllm_xargs: Annotated[Any, NotOffered(({},))] = None
-    kv_transfer_params: Annotated[Any, NotOffered(({},))] = None
-    ec_transfer_params: Annotated[Any, NotOffered(({},))] = None
-    user: Ignored = None
-    metadata: Ignored = None
-    store: Ignored = None
-    service_tier: Ignored = None
-    safety_identifier: Ignored = None
-    prompt_cache_key: Ignored = None
-    prompt_cache_options: Ignored = None
-    prompt_cache_retention: Ignored = None
-    cache_prompt: Ignored = None
-    cache_salt: Ignored = None
-    session_id: Ignored = None
-    spaces_between_special_tokens: Ignored = None
     top_k: int | None = bounded(numbers_of(SamplingParams)["top_k"].allowed, ge=-1)
     """Number of most probable tokens kept (0 or -1 = all)."""
     logit_bias: Annotated[dict[Any, Any], AfterValidator(_parse_bias_keys), _BIASES] | None = Field(
@@ -422,10 +398,8 @@ def _grammar_errors_of(request: GenerationRequest) -> AbstractContextManager[Non
 
 def _check_tokens(vocabulary: Vocabulary, request: GenerationRequest) -> None:
     """Raise `HttpError` for an id in a field that is no token of the vocabulary."""
-    with errors_at("stop_token_ids"):
-        vocabulary.check_tokens(request.stopping.stop_tokens)
-    with errors_at("logit_bias"):
-        vocabulary.check_tokens(tuple(request.sampling.logit_bias))
+    check_tokens(vocabulary, request.stopping.stop_tokens, "stop_token_ids")
+    check_tokens(vocabulary, request.sampling.logit_bias, "logit_bias")
 
 
 def join_chunks(chunks: Sequence[Chunk]) -> list[Chunk]:

@@ -15,7 +15,6 @@ from typing import Any
 
 from selectrie.core.path_model import REMOTE
 from selectrie.core.tracked_text import TEMPLATE, TrackedText, join_texts
-from selectrie.core.vocabulary import Vocabulary
 from selectrie.engine.aio import Arrivals
 from selectrie.engine.engine import Engine
 from selectrie.engine.requests.session import fix_time
@@ -158,15 +157,11 @@ class ToolChooser:
         self.exchange, self.engine, self.messages, self.tools = exchange, engine, messages, tools
         self.prompting = fix_time(engine.vocabulary, prompting, messages)
         self.syntax = call_syntax(engine.vocabulary)
-        self.marker = self._find_marker(engine.vocabulary)
-        self._n_rows, self._max_rows = 0, max_rows
-
-    def _find_marker(self, vocabulary: Vocabulary) -> tuple[Sequence[str], Sequence[int]]:
-        """Return the stop texts and stop tokens that mark a call within a text."""
         marker = self.syntax.marker()
-        control = vocabulary.controls_spelled(marker.encode())[:1]
-        ids = [token for token in vocabulary.control.tolist() if vocabulary.texts[token] in control]
-        return ((), ids) if ids else ((marker,) if marker else (), ())
+        control = engine.vocabulary.controls_spelled(marker.encode())[:1]
+        ids = [token for token in engine.vocabulary.control.tolist() if engine.vocabulary.texts[token] in control]
+        self.marker = ((), ids) if ids else ((marker,) if marker else (), ())
+        self._n_rows, self._max_rows = 0, max_rows
 
     def prompting_after(self, prefix: TrackedText) -> PromptParams:
         """Return the options of prompts in which `prefix` is the answer so far."""

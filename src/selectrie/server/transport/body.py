@@ -340,7 +340,10 @@ def decompress(data: bytes, encoding: str, max_bytes: int, on_size: Callable[[in
     Raises:
         HttpError: 400 if the body cannot be decoded, 413 if it is too large.
     """
-    parts = _decompress_gzip(data, max_bytes + 1) if encoding == "gzip" else _decompress_zstd(data)
+    if encoding == "gzip":  # 31: with the largest window
+        parts = _decompress_streams(data, partial(zlib.decompressobj, 31), _GZIP_PIECE, max_bytes + 1)
+    else:
+        parts = _decompress_streams(data, _make_zstd_decoder, _ZSTD_PIECE)
     try:
         return b"".join(_check_total_size(parts, max_bytes, on_size))
     except HttpError:
@@ -361,35 +364,25 @@ def _check_total_size(parts: Iterator[bytes], max_bytes: int, on_size: Callable[
         yield part
 
 
-def _decompress_gzip(data: bytes, max_bytes: int) -> Iterator[bytes]:
-    """Yield decompressed parts of at most `max_bytes` bytes each."""
+def _decompress_streams(data: bytes, make_decoder: Callable[[], Any], n_bytes: int, *limit: int) -> Iterator[bytes]:
+    """Yield the decompressed parts of data, which may be several streams.
+
+    Args:
+        data: The compressed data.
+        make_decoder: Returns a decoder of one stream.
+        n_bytes: Number of bytes that it reads at a time.
+        limit: Maximum size of a part in bytes, if the decoder takes one.
+    """
     start = 0
     for _ in range(_MAX_STREAMS):
-        # 31: gzip, with the largest window.
-        decoder = zlib.decompressobj(31)
+        decoder = make_decoder()
         while not decoder.eof:
-            piece = decoder.unconsumed_tail or data[start : start + _GZIP_PIECE]
-            start += 0 if decoder.unconsumed_tail else len(piece)
+            rest = getattr(decoder, "unconsumed_tail", b"")
+            piece = rest or data[start : start + n_bytes]
+            start += len(piece) - len(rest)
             if not piece:
                 raise ValueError("it ends too early")
-            yield decoder.decompress(piece, max_bytes)
-        start -= len(decoder.unused_data)
-        if start == len(data):
-            return
-    raise ValueError(f"it has more than {_MAX_STREAMS} parts")
-
-
-def _decompress_zstd(data: bytes) -> Iterator[bytes]:
-    """Yield decompressed parts of at most 8 MiB each."""
-    start = 0
-    for _ in range(_MAX_STREAMS):
-        decoder = _make_zstd_decoder()
-        while not decoder.eof:
-            piece = data[start : start + _ZSTD_PIECE]
-            start += len(piece)
-            if not piece:
-                raise ValueError("it ends too early")
-            yield decoder.decompress(piece)
+            yield decoder.decompress(piece, *limit)
         start -= len(decoder.unused_data)
         if start == len(data):
             return

@@ -36,17 +36,12 @@ from selectrie.errors import (
 RETRY_AFTER_S = 1
 """Seconds after which a client may try again; the value of `retry-after`."""
 _TYPES = {
-    400: "invalid_request_error",
+    **dict.fromkeys((400, 405, 413, 415, 422, 431), "invalid_request_error"),
     401: "authentication_error",
     403: "permission_error",
     404: "not_found_error",
-    405: "invalid_request_error",
     408: "timeout_error",
-    413: "invalid_request_error",
-    415: "invalid_request_error",
-    422: "invalid_request_error",
     429: "rate_limit_error",
-    431: "invalid_request_error",
 }
 _PARAM = re.compile(r"question (['\"])(questions.*?)\1", re.DOTALL)
 _MODEL = re.compile(r"^model (['\"]).*?\1(, |$)", re.DOTALL)

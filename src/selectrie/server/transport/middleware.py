@@ -10,7 +10,7 @@ import asyncio
 import hmac
 import json
 import logging
-from collections.abc import Awaitable, Callable, Coroutine, Mapping, MutableMapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Coroutine, Mapping, MutableMapping, Sequence
 from contextlib import suppress
 from functools import partial
 from hashlib import sha256
@@ -37,31 +37,6 @@ AsgiApp: TypeAlias = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 OPEN = frozenset({"/health", "/ready", "/healthz", "/livez", "/readyz"})
 """Paths of probes: answered without a key, for any `Host`, also while draining."""
-WORK = frozenset(
-    {
-        "/v1/decisions",
-        "/v1/systemone",
-        "/v1/classify",
-        "/classify",
-        "/v1/extract",
-        "/v1/rerank",
-        "/v2/rerank",
-        "/rerank",
-        "/v1/select",
-        "/v1/rank",
-        "/v1/loglikelihood",
-        "/v1/beam",
-        "/v1/sample",
-        "/v1/render",
-        "/v1/completions",
-        "/v1/chat/completions",
-        "/v1/responses",
-        "/tokenize",
-        "/detokenize",
-        "/v1/vocabulary/encode",
-    }
-)
-"""Paths that take a JSON body. Requests to them count as open and are limited."""
 ENDING_TIMEOUT_S = 1.0
 """Seconds in which a client must take the error that ends its stream."""
 LOST: Mapping[str, int] = {"disconnected": 499, "deadline": 504, "shutdown": 503}
@@ -109,10 +84,12 @@ class Gate:
         inner: The application that answers admitted requests. It reads the parsed body
             from its `Exchange`.
         state: The state that the parts of the application share.
+        work: Paths that take a JSON body. Requests to them count as open and are
+            limited.
     """
 
-    def __init__(self, inner: AsgiApp, state: ServerState) -> None:
-        self._inner, self._state = inner, state
+    def __init__(self, inner: AsgiApp, state: ServerState, work: Collection[str]) -> None:
+        self._inner, self._state, self._work = inner, state, work
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request, after putting its `Exchange` into its scope."""
@@ -124,7 +101,7 @@ class Gate:
         endpoint = _MODELS if path.startswith(_MODELS) else path
         if self._is_page(scope, headers):
             endpoint = _PAGE
-        known = endpoint in WORK or endpoint in READS or endpoint in OPEN or endpoint in _OTHER
+        known = any(endpoint in paths for paths in (self._work, READS, OPEN, _OTHER))
         meter, client = self._state.metrics.count_work, (scope.get("client") or ("",))[0]
         name, permits = id_of(headers.get(b"x-request-id", "")), self._state.permits
         exchange = Exchange(name, endpoint if known else "other", meter, client, permits=permits)
@@ -133,7 +110,7 @@ class Gate:
         try:
             with collected_warnings() as exchange.notices:
                 self._check_headers(scope, headers)
-                if _is_work(scope):
+                if self._is_work(scope):
                     await self._answer_work(scope, receive, answer, headers)
                 else:
                     await self._inner(scope, receive, answer)
@@ -164,12 +141,12 @@ class Gate:
             raise HttpError(401, "api_key", message, headers={"www-authenticate": "Bearer"})
         exchange: Exchange = scope[request_context.KEY]
         exchange.key = key.hex()[:_KEY_DIGITS]
-        if not _is_work(scope):
+        if not self._is_work(scope):
             return
         exchange.turn = self._state.turn_of(key or exchange.client)
         if self._state.is_draining:
             raise draining_error()
-        if path in WORK:
+        if path in self._work:
             exchange.encoding = self._check_body(headers)
         # If all places are taken, an unfinished upload of another client may have to
         # give up its place.
@@ -179,6 +156,10 @@ class Gate:
                 "send fewer at once, or the operator can start the server with a larger --max-requests"
             )
             raise retry_error(message, status=429, code="queue_full")
+
+    def _is_work(self, scope: Scope) -> bool:
+        """Return whether a request needs a model, so that it counts as open."""
+        return scope["path"] in {"POST": self._work, "GET": READS}.get(scope["method"], ())
 
     def _is_page(self, scope: Scope, headers: dict[bytes, str]) -> bool:
         """Return whether a request asks for the page, which holds no data."""
@@ -210,7 +191,7 @@ class Gate:
         try:
             with state.uploads.count_request(exchange.turn), state.bodies.share() as share:
                 data = list[bytes]()
-                if scope["path"] in WORK:
+                if scope["path"] in self._work:
                     share.grow(_declared_length(headers))
                     with state.uploads.permit(exchange.turn, receive) as received:
                         data.append(await receive_body(received, state.options, share))
@@ -370,11 +351,6 @@ def _declared_length(headers: dict[bytes, str]) -> int:
     """Return the body's declared length in bytes; 0 if none is declared."""
     length = headers.get(b"content-length", "0")
     return int(length[:_MAX_DIGITS]) if length.isdecimal() else 0
-
-
-def _is_work(scope: Scope) -> bool:
-    """Return whether a request counts as open and is limited."""
-    return scope["path"] in (WORK if scope["method"] == "POST" else READS if scope["method"] == "GET" else ())
 
 
 async def _receive_nothing() -> MutableMapping[str, Any]:

@@ -6,6 +6,7 @@ import platform
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from weakref import WeakValueDictionary
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, Info, generate_latest
@@ -33,55 +34,37 @@ class Metrics:
 
     def __init__(self) -> None:
         self._registry = registry = CollectorRegistry()
-        names = ("endpoint", "status")
-        self._requests = Counter("selectrie_requests", "Requests that were answered", names, registry=registry)
-        self._seconds = Histogram(
-            "selectrie_request_seconds", "Seconds of a request", ["endpoint"], buckets=_SECONDS, registry=registry
-        )
-        self._queue = Histogram(
-            "selectrie_queue_seconds", "Seconds until the engine began", buckets=_SECONDS, registry=registry
-        )
-        self._first = Histogram(
-            "selectrie_first_token_seconds",
-            "Seconds to a stream's first event",
-            buckets=_SECONDS,
-            registry=registry,
-        )
-        rows = Counter("selectrie_rows", "Rows of the model for requests", ["kind"], registry=registry)
+        counter, gauge = partial(Counter, registry=registry), partial(Gauge, registry=registry)
+        histogram = partial(Histogram, buckets=_SECONDS, registry=registry)
+        self._requests = counter("selectrie_requests", "Requests that were answered", ("endpoint", "status"))
+        self._seconds = histogram("selectrie_request_seconds", "Seconds of a request", ["endpoint"])
+        self._queue = histogram("selectrie_queue_seconds", "Seconds until the engine began")
+        self._first = histogram("selectrie_first_token_seconds", "Seconds to a stream's first event")
+        rows = counter("selectrie_rows", "Rows of the model for requests", ["kind"])
         self._new, self._repeated, self._padding = map(rows.labels, ("new", "repeated", "padding"))
-        self._one_by_one = Counter(
-            "selectrie_rows_one_by_one", "Rows that one text after the other would have taken", registry=registry
-        )
-        self._calls = Counter("selectrie_model_calls", "Model calls for requests", registry=registry)
-        self._decode = Counter("selectrie_decode_seconds", "Seconds inside the model for requests", registry=registry)
-        self._tokens = Counter("selectrie_tokens", "Tokens of prompts, and drawn", ["kind"], registry=registry)
-        self._reused = Counter("selectrie_cached_tokens", "Prompt tokens that needed no row", registry=registry)
-        self._errors = Counter("selectrie_errors", "Requests that ended with an error", ["code"], registry=registry)
-        self._accepted = Counter("selectrie_accepted", "Requests that took a place in the queue", registry=registry)
-        self._answered = Counter("selectrie_answered", "Those that got a response, errors too", registry=registry)
-        self._cancelled = Counter("selectrie_cancelled", "Those that were given up", ["reason"], registry=registry)
-        self._open = Gauge("selectrie_open_requests", "Those that wait or are worked on", registry=registry)
-        self._waiting = Gauge("selectrie_waiting_requests", "What open ones wait for", ["cause"], registry=registry)
+        one_by_one = "Rows that one text after the other would have taken"
+        self._one_by_one = counter("selectrie_rows_one_by_one", one_by_one)
+        self._calls = counter("selectrie_model_calls", "Model calls for requests")
+        self._decode = counter("selectrie_decode_seconds", "Seconds inside the model for requests")
+        self._tokens = counter("selectrie_tokens", "Tokens of prompts, and drawn", ["kind"])
+        self._reused = counter("selectrie_cached_tokens", "Prompt tokens that needed no row")
+        self._errors = counter("selectrie_errors", "Requests that ended with an error", ["code"])
+        self._accepted = counter("selectrie_accepted", "Requests that took a place in the queue")
+        self._answered = counter("selectrie_answered", "Those that got a response, errors too")
+        self._cancelled = counter("selectrie_cancelled", "Those that were given up", ["reason"])
+        self._open = gauge("selectrie_open_requests", "Those that wait or are worked on")
+        self._waiting = gauge("selectrie_waiting_requests", "What open ones wait for", ["cause"])
         self._open_ones: set[Exchange] = set()
         self._cached, self._held, self._capacity = (
-            Gauge(f"selectrie_{name}_nodes", f"Tokens that the memory of a model {what}", ["model"], registry=registry)
-            for name, what in (
-                ("cached", "holds"),
-                ("held", "keeps for tasks under way"),
-                ("max", "has room for"),
-            )
+            gauge(f"selectrie_{name}_nodes", f"Tokens that the memory of a model {what}", ["model"])
+            for name, what in (("cached", "holds"), ("held", "keeps for tasks under way"), ("max", "has room for"))
         )
         build = Info("selectrie_build", "Version of the server", registry=registry)
         build.info({"version": __version__, "python": platform.python_version()})
-        self._model = Gauge(
-            "selectrie_model_info",
-            "Back end and precision of a model",
-            ["model", "backend", "build", "precision", "weights"],
-            registry=registry,
-        )
-        self._tasks = Gauge(
-            "selectrie_tasks", "Tasks of a model that run, or wait for memory", ["model", "state"], registry=registry
-        )
+        labels = ["model", "backend", "build", "precision", "weights"]
+        self._model = gauge("selectrie_model_info", "Back end and precision of a model", labels)
+        tasks = "Tasks of a model that run, or wait for memory"
+        self._tasks = gauge("selectrie_tasks", tasks, ["model", "state"])
         for reason in REASONS:
             self._cancelled.labels(reason)
 
@@ -133,8 +116,8 @@ class Metrics:
         self._open.set(len(self._open_ones))
         for cause in CAUSES:
             self._waiting.labels(cause).set(sum(one.waits_for == cause for one in self._open_ones))
-        for gauge in (self._cached, self._held, self._capacity, self._tasks, self._model):
-            gauge.clear()
+        for cleared in (self._cached, self._held, self._capacity, self._tasks, self._model):
+            cleared.clear()
         for name, engine in engines.items():
             load, n_nodes, identity = engine.load, engine.limits.nodes, engine.identity
             self._cached.labels(name).set(load.nodes_cached)

@@ -17,12 +17,12 @@ from selectrie.decide.classification import label_questions
 from selectrie.decide.params import IF_THEY_FIT, MAX_ORDERS, TEMPLATES, DecisionParams
 from selectrie.decide.question_data import TYPES, question_of_data
 from selectrie.decide.questions import MAX_NUMBERS, Question
-from selectrie.decide.states import of_json
+from selectrie.decide.states import of_json, text_of_state
 from selectrie.decide.thinking import MAX_RATIONALES, Thinking
 from selectrie.errors import MAX_QUOTED, Amount, OptionError, of_slot
 from selectrie.options.selection import BASELINE_RULES
 from selectrie.results.advice import collected_warnings
-from selectrie.server.fields.reading import refuse_media
+from selectrie.server.fields.reading import refuse_media, unknown_fields
 from selectrie.server.fields.wire import (
     BY_TYPE,
     TAG,
@@ -294,10 +294,9 @@ def _find_tag(question: object) -> str | None:
     """Return the tag of the model that validates a question; None if no object."""
     if not isinstance(question, dict):
         return None
-    kind = "predicate" if question["type"] == "noul" else question["type"]
-    return (
-        f"{TAG}{kind} by criteria" if "criteria" in question or question["type"] == "noul" else f"{TAG}{kind} question"
-    )
+    is_noul = question["type"] == "noul"
+    form = "by criteria" if "criteria" in question or is_noul else "question"
+    return f"{TAG}{'predicate' if is_noul else question['type']} {form}"
 
 
 QuestionBody = Annotated[
@@ -409,23 +408,25 @@ class DecisionRequest:
 
 def make_request(
     body: DecisionBody,
-    state: str,
+    state_field: str,
+    data: Mapping[str, Any],
     asked: Sequence[AskedQuestion],
     options: ServerOptions,
     *,
-    warnings: Sequence[str],
     lead: str = "",
 ) -> DecisionRequest:
     """Return the request of a validated body.
 
     Args:
         body: The body.
-        state: The text of the state.
+        state_field: Name of the field with the state.
+        data: The body before validation.
         asked: The questions.
         options: Options of the server.
-        warnings: Warnings about ignored fields.
         lead: Text that comes before the instructions of each question.
     """
+    state = text_of_state(of_json(data[state_field]), state_field)
+    warned = unknown_fields(data, type(body).model_fields)
     n_lead = len(lead) * sum(one.n_asked for one in asked)  # each question gets a copy
     if n_lead > options.max_body_bytes:
         allowed = f"at most {options.max_body_bytes} characters in all, since they are those of each question"
@@ -436,7 +437,7 @@ def make_request(
         raise OptionError(name, n_examples, f"at most {MAX_EXAMPLES} examples in a request")
     for one in asked:
         refuse_media(one.data.get("instructions"), f"{one.path}.instructions")
-    warned, questions, labels = [*warnings], dict[str, Question](), dict[str, dict[str, Any]]()
+    questions, labels = dict[str, Question](), dict[str, dict[str, Any]]()
     for one in asked:
         with collected_warnings() as notices:
             added, values = one.questions(lead)
