@@ -20,6 +20,13 @@ from tests.support.deciding import fake
 from tests.support.serving import ask
 
 HTML = {"accept": "text/html,application/xhtml+xml,*/*;q=0.8"}
+HEADERS = {
+    "x-content-type-options": "nosniff",
+    "referrer-policy": "no-referrer",
+    "cache-control": "no-cache",
+    "vary": "accept, accept-encoding",
+}
+"""What each file is sent with."""
 MAX_SOURCE, MAX_SENT, MAX_IMAGE = 280 << 10, 80 << 10, 8 << 10
 KEYS = ServerOptions(key_digests=(sha256(b"secret").digest(),))
 
@@ -42,9 +49,12 @@ def test_a_browser_gets_the_page_and_its_policy(llm):
     reply = ask(app(llm), "GET", "/", headers=HTML)
     assert (reply.status, reply.headers["content-type"]) == (200, "text/html; charset=utf-8")
     policy = dict(part.strip().split(" ", 1) for part in reply.headers["content-security-policy"].split(";"))
-    assert policy["default-src"] == policy["form-action"] == policy["frame-ancestors"] == "'none'"
-    assert policy["script-src"] == policy["style-src"] == policy["connect-src"] == "'self'"
-    assert policy["require-trusted-types-for"] == "'script'"
+    assert policy == {
+        **dict.fromkeys(("default-src", "base-uri", "form-action", "frame-ancestors"), "'none'"),
+        **dict.fromkeys(("script-src", "style-src", "connect-src"), "'self'"),
+        "img-src": "'self' blob:",
+        "require-trusted-types-for": "'script'",
+    }
 
 
 def test_other_clients_get_at_the_root_what_they_got(llm):
@@ -61,6 +71,7 @@ def test_files_need_no_key_and_answer_by_their_tags(llm, path):
     served = app(llm, KEYS)
     reply = ask(served, "GET", path, headers=HTML)
     assert reply.status == 200
+    assert HEADERS.items() <= reply.headers.items()
     assert "content-security-policy" in reply.headers
     again = ask(served, "GET", path, headers={**HTML, "if-none-match": reply.headers["etag"]})
     assert (again.status, again.data) == (304, b"")
