@@ -24,6 +24,9 @@ class Dropped(Exception):
 
 _DONE = b"data: [DONE]\n\n"
 """The end of a stream."""
+LAYOUT_ERROR = 0.02
+"""By how many nats a text's number may differ between two requests, whose calls are laid out otherwise: four times the
+tolerance of a row of the embedded model. A probability differs by less."""
 
 
 class Call:
@@ -82,9 +85,10 @@ class Call:
         """Send bytes of a stream as they are."""
         return self._do(lambda to: to.part(data))
 
-    def end(self) -> Call:
-        """End a stream as the server does."""
-        self.send(_DONE)
+    def end(self, *, is_whole: bool = True) -> Call:
+        """End a stream as the server does, or without what says that it is whole."""
+        if is_whole:
+            self.send(_DONE)
         return self._do(lambda to: to.end())
 
     def drop(self) -> Call:

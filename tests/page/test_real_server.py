@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import math
 import re
 
 import pytest
 
+from tests.page.double import LAYOUT_ERROR
 from tests.page.tabs import DECIDE, RANK, SELECT
 
 LONG_TEXTS = [
@@ -54,8 +56,9 @@ def test_select_on_the_real_server(visit, double):
     direct = asked_directly(visitor, path, body)
     assert path == SELECT.path
     assert "Paris" in visitor.answer.locator(".winner").inner_text()
-    shown = {float(value) for value in visitor.answer.locator("data").evaluate_all("all => all.map(one => one.value)")}
-    assert {direct["choices"][0]["probability"], direct["logp"]} <= shown
+    shares = visitor.answer.locator(".big data").evaluate_all("all => all.map(one => Number(one.value))")
+    expected = [direct["choices"][0]["probability"], math.exp(direct["logp"])]
+    assert shares == pytest.approx(expected, abs=LAYOUT_ERROR)
 
 
 def test_rank_on_the_real_server(visit, double):
@@ -75,9 +78,14 @@ def test_decide_on_the_real_server(visit, double):
     path, body = double.asked[-1]
     assert path == DECIDE.path
     direct = asked_directly(visitor, path, body)
-    shown = {float(value) for value in visitor.answer.locator("data").evaluate_all("all => all.map(one => one.value)")}
-    for answer in direct["answers"].values():
-        assert set(answer["probabilities"].values() if "probabilities" in answer else [answer["noul"]]) <= shown
+    assert list(direct["answers"]) == visitor.answer.locator(".decided h2 > bdi").all_inner_texts()
+    for name, answer in direct["answers"].items():
+        bars = visitor.answer.get_by_label(f"Answer to {name}").locator(".bars data")
+        shown = sorted(bars.evaluate_all("all => all.map(one => Number(one.value))"))
+        expected = (
+            answer["probabilities"].values() if "probabilities" in answer else (answer["noul"], 1 - answer["noul"])
+        )
+        assert shown == pytest.approx(sorted(expected), abs=LAYOUT_ERROR), name
 
 
 def test_a_replaced_request_is_cancelled_on_the_server(visit, double):
@@ -115,13 +123,17 @@ def test_live_asks_once_after_the_last_key(visit, double):
     assert double.asked == []
     visitor.panel.get_by_label(re.compile("live")).check()
     visitor.field("prompt").press_sequentially("def")
+    call = double.expect(SELECT.path)
     visitor.page.clock.run_for(299)
-    n_before = len(double.asked)
+    assert visitor.state != "running"
     before = visitor.page.evaluate("n_settled")
     visitor.page.clock.run_for(1)
+    assert visitor.state == "running"
+    call.pass_on()
     visitor.settled(before)
-    assert len(double.asked) == n_before + 1
-    assert double.asked[-1][1]["prompt"].endswith("abcdef")
+    visitor.page.clock.run_for(1_000)
+    assert visitor.state != "running"
+    assert [body["prompt"] for _, body in double.asked] == [f"{SELECT.fields['prompt']}abcdef"]
 
 
 @pytest.mark.parametrize("way", ["reload", "back"])
