@@ -73,28 +73,35 @@ def test_the_page_draws_the_elements_that_python_writes(visit, double, name):
         assert found == written(drawing_of(sent)), key
 
 
-def test_a_branch_folds_by_a_click_and_by_the_list(visit, double):
-    """A click on a node asks again with it folded, the picture shows fewer nodes, and the list says so; again unfolds it."""
+def test_branches_fold_by_a_click_and_by_the_list(visit, double):
+    """A click on a node asks again with it folded too, the picture has fewer nodes, and the list opens each again."""
     visitor = visit().choose(RANK.name).fill(**REQUESTS["shared"])
     visitor.run()
+    first = double.asked[-1][1]
     nodes = visitor.answer.locator("figure.trie svg [data-node]")
-    n_before = nodes.count()
-    before = visitor.page.evaluate("n_settled")
-    nodes.last.click()
-    visitor.settled(before)
-    (_, first), (_, second) = double.asked
-    assert second == {**first, "fold": second["fold"]}
-    assert len(second["fold"]) == 1
-    assert visitor.answer.locator("figure.trie svg [data-node]").count() <= n_before
     details = visitor.answer.locator("figure.trie details")
     details.evaluate("one => { one.open = true; }")
-    folded = details.locator("button[aria-expanded=false]")
-    assert folded.get_attribute("data-node") == str(second["fold"][0])
-    before = visitor.page.evaluate("n_settled")
-    folded.press("Enter")
-    visitor.settled(before)
-    assert double.asked[-1][1].get("fold", []) == []
-    assert visitor.answer.locator("figure.trie svg [data-node]").count() == n_before
+
+    def numbers(found):
+        return [int(one) for one in found.evaluate_all("all => all.map(one => one.dataset.node)")]
+
+    def folded_after(act):
+        """The nodes that an act asks to be folded; those that the list has folded are the ones that can be seen."""
+        before = visitor.page.evaluate("n_settled")
+        act()
+        visitor.settled(before)
+        body = double.asked[-1][1]
+        assert body == {**first, "fold": body["fold"]}
+        assert set(numbers(details.locator("button[aria-expanded=false]"))) == set(body["fold"]) & set(numbers(nodes))
+        return body["fold"]
+
+    outer, *others, inner = before = numbers(nodes)
+    assert folded_after(nodes.last.click) == [inner]
+    assert folded_after(nodes.first.click) == [inner, outer]
+    assert not set(numbers(nodes)) & {*others, inner}
+    assert folded_after(lambda: details.locator(f"button[data-node='{outer}']").press("Enter")) == [inner]
+    assert folded_after(lambda: details.locator(f"button[data-node='{inner}']").press("Enter")) == []
+    assert numbers(nodes) == before
 
 
 @pytest.mark.parametrize("key", ["strip", "trie"])

@@ -5,10 +5,11 @@ from __future__ import annotations
 import json
 import math
 from random import Random
+from types import SimpleNamespace
 
 import pytest
 
-from selectrie.results.drawing.numbers import percent
+from selectrie.results.drawing.numbers import percent, show_text, written_tolerance
 from tests.page.tabs import DECIDE, LATER, RANK, SELECT
 
 GENERATE = LATER[-1]
@@ -69,6 +70,96 @@ def strangers(shown, answer):
         if name not in SHARED and not is_known:
             found.append((name, value, text))
     return found
+
+
+ROWS = """rows => rows.map(row => ({
+    text: row.querySelector('bdi').textContent,
+    bar: parseFloat(row.querySelector('.solid').style.inlineSize).toFixed(1),
+    numbers: [...row.querySelectorAll('.share, .number')].map(one => [one.querySelector('data')?.value ?? null, one.textContent]),
+    marks: [...row.querySelectorAll('.tag')].map(one => one.textContent),
+    wins: row.classList.contains('wins'),
+}))"""
+"""A function of JavaScript: what the rows of the table of choices show; bars in tenths of a percent."""
+
+
+def rows_of(answer):
+    """The rows of the table of choices, in the form of `ROWS`: best first, the pruned ones last."""
+    choices, is_joint = answer["choices"], answer["rule"] == "joint"
+    tolerance = written_tolerance(SimpleNamespace(**answer["signature"]))
+    shares = tolerance if len(choices) > 1 else 0.0
+
+    def row(at):
+        one = choices[at]
+        is_pruned = one["score"] is None
+        p = one["probability_high"] if is_pruned else one["probability"]
+        measured = (one["logp_upper"] if is_pruned else one["logp"]) if is_joint else one["score"]
+        words = percent(p, shares)
+        numbers = [(p, f"at most {words.removeprefix('< ')}" if is_pruned else words)]
+        numbers.append((measured, "–" if measured is None else "≤ " * is_pruned + score(measured, tolerance)))
+        local = None if one["logp_local"] is None else math.exp(one["logp_local"])
+        numbers.append((local, "–" if local is None else percent(local, shares)))
+        marks = {
+            "★ winner": at == answer["winner"],
+            "~ masked greedy": at == answer["greedy"],
+            "× pruned": is_pruned,
+            f"≡ same as choice {1 + (one['duplicate_of'] or 0)}": one["duplicate_of"] is not None,
+        }
+        return {
+            "text": show_text(one["text"]),
+            "bar": f"{100 * one['probability_low']:.1f}",
+            "numbers": [[None if value is None else as_javascript(value), text] for value, text in numbers],
+            "marks": [mark for mark, is_set in marks.items() if is_set],
+            "wins": at == answer["winner"],
+        }
+
+    def rank(at):
+        one = choices[at]
+        return one["score"] is None, -(one["logp_upper"] if one["score"] is None else one["score"]), at
+
+    return [row(at) for at in sorted(range(len(choices)), key=rank)]
+
+
+def score(value, tolerance):
+    """A log-probability or another score, as the page writes it."""
+    digits = 1 if tolerance > 0.05 else 2 if tolerance > 0.0005 else 3
+    return f"{value:.{digits}f}".replace("-", "−")
+
+
+ANSWERS = """parts => parts.map(part => ({
+    name: part.querySelector('h2 > bdi').textContent,
+    decision: part.querySelector('.decision').textContent,
+    rows: [...part.querySelectorAll('.bars li')].map(row => [
+        row.querySelector('bdi').textContent, row.querySelector('data').value, row.querySelector('data').textContent,
+        parseFloat(row.querySelector('.solid').style.inlineSize).toFixed(1), row.classList.contains('wins')]),
+    facts: Object.fromEntries([...part.querySelectorAll('.facts data')].map(one => [one.dataset.name, one.value])),
+}))"""
+"""A function of JavaScript: what each question's part shows."""
+
+
+def answers_of(answer):
+    """The parts of the questions, in the form of `ANSWERS`."""
+    return [{"name": name, **decided(one)} for name, one in answer["answers"].items()]
+
+
+def decided(one):
+    """What the part of a question shows."""
+    told = one["diagnostics"]
+    facts = {"label mass": told["label_mass"], "rows": told["rows"], "rows one by one": told["rows_one_by_one"]}
+    if one["type"] == "noul":
+        pairs = [("yes", one["noul"]), ("no", 1 - one["noul"])]
+    elif one["type"] == "score":
+        pairs = [
+            (one["legend"][key], p) for key, p in sorted(one["probabilities"].items(), key=lambda pair: int(pair[0]))
+        ]
+        facts |= {"confidence": one["confidence"], "score": one["score"]}
+    else:
+        pairs = sorted(one["probabilities"].items(), key=lambda pair: -pair[1])
+        facts |= {"confidence": one["confidence"]}
+    best = max(pairs, key=lambda pair: pair[1])
+    rows = [
+        [text, as_javascript(p), percent(p, told["tolerance"]), f"{100 * p:.1f}", text == best[0]] for text, p in pairs
+    ]
+    return {"decision": best[0], "rows": rows, "facts": {name: as_javascript(value) for name, value in facts.items()}}
 
 
 def outline_shown(figure):
@@ -136,15 +227,10 @@ def test_what_is_shown_equals_the_answer(visit, double, tab, n_requests):
         shown = shown_numbers(visitor)
         assert strangers(shown, answer) == [], (fields, options)
         assert all(value == as_javascript(float(value)) for _, value, _ in shown)
-        rows = visitor.answer.locator("table.choices tbody tr").evaluate_all(
-            "all => all.map(row => [row.querySelector('bdi').textContent, ...[...row.querySelectorAll('data')].map(one => Number(one.value))])"
-        )
-        by_text = {one["text"].strip(): one for one in answer["choices"]}
-        assert len(rows) == len(answer["choices"])
-        for text, *values in rows:
-            choice = by_text[text.replace("␣", " ").strip()]
-            assert values[0] in (choice["probability"], choice["probability_high"])
-            assert values[1] in (choice["logp"], choice["score"], choice["logp_upper"])
+        assert visitor.answer.locator("table.choices tbody tr").evaluate_all(ROWS) == rows_of(answer)
+        winner = answer["choices"][answer["winner"]]
+        shares = [value for name, value, _ in shown if name.startswith("share of")][:2]
+        assert shares == [as_javascript(one) for one in (winner["probability"], math.exp(answer["logp"]))]
         for name, drawing in (answer.get("drawing") or {}).items():
             figure = visitor.answer.locator(f"figure.{name}")
             if name != "sentences" and figure.count():
@@ -182,16 +268,14 @@ STATES = ("My parcel has not come!", "Thank you, all is well.", "", "12 items ar
 
 
 def test_what_decide_shows_equals_the_answer(visit, double):
-    """Every number of every question is one of the answer, with all its digits."""
+    """Every number of every question is one of the answer, with all its digits, and stands where it belongs."""
     visitor = visit().choose(DECIDE.name)
     for state in STATES:
         visitor.fill(state=state)
         assert visitor.run() in ("done", "tie", "low-mass")
-        shown, answer = shown_numbers(visitor), double.answers[-1]
-        assert strangers(shown, answer) == []
-        values = {float(value) for _, value, _ in shown}
-        for one in answer["answers"].values():
-            assert set(one["probabilities"].values() if "probabilities" in one else [one["noul"]]) <= values
+        answer = double.answers[-1]
+        assert strangers(shown_numbers(visitor), answer) == []
+        assert visitor.answer.locator(".decided").evaluate_all(ANSWERS) == answers_of(answer)
 
 
 def test_percentages_are_those_of_python(visit):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.page.tabs import CASES, SELECT
+from tests.page.tabs import CASES, GENERATE, SELECT
 from tests.page.visitor import LISTEN
 
 KEY = "a-key-that-is-asked-for"
@@ -179,14 +179,78 @@ def test_a_stream_may_come_in_any_pieces(opened, double):
     assert "memory is used" in visitor.answer.inner_text()
 
 
-def test_a_stream_that_ends_early_is_a_server_that_is_gone(opened, double):
-    """A connection that is lost after some progress is not taken for an answer."""
-    visitor = opened(SELECT)
-    call = double.expect(SELECT.path).stream().event({"type": "progress", "done": 3, "total": 4})
+@pytest.mark.parametrize("tab", [SELECT, GENERATE], ids=str)
+@pytest.mark.parametrize("is_dropped", [True, False], ids=["dropped", "cut"])
+def test_a_stream_that_ends_early_is_a_server_that_is_gone(opened, double, tab, is_dropped):
+    """A connection that is lost after some of an answer, or closed before its end was said, gives no answer."""
+    visitor = opened(tab)
+    part = {"model": "embedded", "choices": [{"index": 0, "text": "It was"}]}
+    call = (
+        double.expect(tab.path).stream().event(part if tab is GENERATE else {"type": "progress", "done": 3, "total": 4})
+    )
     before = visitor.page.evaluate("n_settled")
     visitor.press_run()
     call.wait()
-    visitor.answer.get_by_text("3 of 4").wait_for()
-    call.drop()
+    visitor.answer.get_by_text("It was" if tab is GENERATE else "3 of 4").wait_for()
+    call.drop() if is_dropped else call.end(is_whole=False)
     assert visitor.settled(before) == "gone"
+    visitor.problems = [one for one in visitor.problems if "net::ERR_" not in one]
+
+
+def test_a_model_is_chosen_among_several(visit, double):
+    """Where there are several, each request names the chosen one, and a link chooses it again."""
+
+    def opened():
+        visitor = visit("/health")
+        visitor.page.route("**/v1/models", lambda route: route.fulfill(json={"data": [{"id": "one"}, {"id": "two"}]}))
+        return visitor
+
+    def sent(visitor):
+        call = double.expect(SELECT.path)
+        visitor.press_run()
+        call.wait().fail(404, "model_not_found", "it is not here")
+        visitor.wait_for("error")
+        return call.body["model"]
+
+    visitor = opened()
+    visitor.page.goto("/")
+    menu = visitor.ready().page.get_by_label("Model", exact=True)
+    assert menu.locator("option").all_inner_texts() == ["one", "two"]
+    assert sent(visitor) == "one"
+    menu.select_option("two")
+    assert sent(visitor) == "two"
+    visitor.panel.locator("details.share").evaluate("one => { one.open = true; }")
+    visitor.panel.get_by_role("button", name="Copy link").click()
+    visitor.announced("copied")
+    other = opened()
+    other.page.goto(visitor.page.evaluate("navigator.clipboard.readText()"))
+    other.ready().page.get_by_label("Model", exact=True).wait_for()
+    assert other.page.get_by_label("Model", exact=True).input_value() == "two"
+    assert sent(other) == "two"
+
+
+def test_a_key_that_the_list_of_models_wants_is_asked_for(visit):
+    """It is asked for in the head of the page, and goes with the next request for the list."""
+    visitor = visit("/health")
+    data = {"data": [{"id": "behind a key"}]}
+
+    def answer(route):
+        has_key = route.request.headers.get("authorization") == f"Bearer {KEY}"
+        route.fulfill(json=data) if has_key else route.fulfill(status=401, json={"error": {"code": "api_key"}})
+
+    visitor.page.route("**/v1/models", answer)
+    visitor.page.goto("/")
+    visitor.ready().page.locator("header").get_by_label("API key").fill(KEY)
+    visitor.page.keyboard.press("Enter")
+    visitor.page.locator("header").get_by_text("behind a key").wait_for()
+
+
+def test_a_tab_that_cannot_be_loaded_says_so(visit):
+    """The other tabs still work, and a button loads the page again."""
+    visitor = visit()
+    visitor.page.route("**/page/grammar.js", lambda route: route.abort())
+    visitor.page.get_by_role("tab", name="Grammar").click()
+    visitor.panel.get_by_text("could not be loaded").wait_for()
+    assert visitor.panel.get_by_role("button").inner_text() == "Load the page again"
+    assert visitor.choose(SELECT.name).run() in ("done", "tie", "low-mass")
     visitor.problems = [one for one in visitor.problems if "net::ERR_" not in one]

@@ -82,6 +82,28 @@ def test_a_script_in_an_answer_stays_text(visit, double, tab):
     assert visitor.page.locator("main script, main img, main [onload], main [onerror]").count() == 0
 
 
+def test_a_drawing_has_only_what_drawings_are_made_of(visit, double):
+    """An element or an attribute that could run, load or restyle something is left out, with what is in it."""
+    visitor = visit().choose(RANK.name).fill(**RANK.fields)
+    visitor.run()
+    answer = double.answers[-1]
+
+    def shape(tag, attributes, *children):
+        return {"tag": tag, "attributes": {"class": "planted", **attributes}, "text": EVERYTHING, "children": children}
+
+    inner = shape("rect", {"onclick": "window.hit = 1", "style": "fill: red", "href": "javascript:window.hit=1"})
+    tags = ("a", "script", "style", "image", "use", "foreignObject", "animate", "set", "SCRIPT")
+    hostile = [shape(tag, {"href": "http://192.0.2.1/", "xlink:href": "data:text/html,x"}, inner) for tag in tags]
+    answer["drawing"]["trie"]["shapes"] += [shape("g", {"onload": "window.hit = 1"}, inner), *hostile]
+    double.expect(RANK.path).stream().event({**answer, "type": "result"}).end()
+    visitor.run()
+    planted = visitor.answer.locator("figure.trie .planted")
+    assert planted.evaluate_all("all => all.map(one => one.localName)") == ["g", "rect"]
+    assert planted.evaluate_all("all => all.flatMap(one => one.getAttributeNames())") == ["class", "class"]
+    planted.last.dispatch_event("click")
+    assert visitor.page.evaluate("window.hit") is None
+
+
 def test_what_is_typed_is_what_is_sent(visit, double):
     """Spaces, tabs, line ends in choices, emoji and characters without a glyph reach the server as they were typed."""
     prompt = "  two spaces, a tab \t, a line\nand 👩‍👩‍👧‍👦 é é \u202e\u200b\ufeff שלום "

@@ -19,7 +19,7 @@ new MutationObserver(changes => {
 console, and the times are counted that an answer came to a state that lasts."""
 LISTEN = """() => {
     window.said = [];
-    const status = document.getElementById('status');
+    const status = document.querySelector('[role=status]');
     new MutationObserver(() => said.push(status.textContent)).observe(status, {childList: true, characterData: true, subtree: true});
 }"""
 """A function of JavaScript, after which `said` has what screen readers are told."""
@@ -126,7 +126,7 @@ class Visitor:
 
     def announced(self, word: str) -> None:
         """Wait until the page has let a screen reader say something with a word."""
-        self.page.locator("#status").filter(has_text=word).wait_for(state="attached")
+        self.page.locator("[role=status]").filter(has_text=word).wait_for(state="attached")
 
     def _hear(self, message: Any) -> None:
         if message.type not in ("error", "warning"):
