@@ -126,8 +126,8 @@ def ways(model: "XlaModel") -> dict[str, Way]:
 
 
 def spelled(text: str) -> list[int]:
-    """Return the tokens of a text of `<number>`s."""
-    return [int(number) for number in re.findall(r"<(\d+)>", text)]
+    """Return the tokens of a text of `<number>`s; those of any other text, as the self-check's, are its bytes."""
+    return [int(number) for number in re.findall(r"<(\d+)>", text)] or list(text.encode())
 
 
 def prompts(found: dict[str, Way], tokens: IntArray, repeats: int) -> tuple[Figures, float]:

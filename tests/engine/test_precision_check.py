@@ -18,7 +18,7 @@ from selectrie.testing import HashModel
 from selectrie.testing.fakes import WIDE
 from tests.support.far_rows import FarModel
 from tests.support.measured import CEILING_NATS, self_check
-from tests.support.weighed import Weighed
+from tests.support.weighed import LETTERS, Weighed
 
 FIXED = BatchSizes.fixed({1: 0.002, 8: 0.003, 64: 0.015})
 
@@ -107,6 +107,16 @@ def test_what_cannot_be_measured_is_assumed(moved):
     failing.fail_next(DecodeError("no"))
     failing.new_context = lambda *_: failing
     assert self_check(failing) == assumed(failing.identity, failing.limits)
+
+
+@pytest.mark.parametrize("is_fixed", [False, True])
+@pytest.mark.parametrize("n_tokens", [0, 1])
+def test_a_vocabulary_that_cannot_write_the_text_is_assumed(n_tokens, is_fixed):
+    """Two tokens are needed for one row; fewer leave the assumed check without a model call."""
+    vocabulary = replace(LETTERS, tokenize=lambda text: list(range(n_tokens)))
+    model = Weighed(1, vocabulary=vocabulary, limits=replace(WIDE, batch_sizes=FIXED if is_fixed else BatchSizes()))
+    assert self_check(model) == assumed(model.identity, model.limits)
+    assert not model.call_sizes
 
 
 @pytest.mark.parametrize("field", ["moved", "tolerance"])
