@@ -28,8 +28,8 @@ from selectrie.evaluation.report.charts import (
     draw_reliability,
     draw_risk,
     draw_rows,
+    rate,
     round_up,
-    share_percent,
 )
 from selectrie.evaluation.results import Evaluation, TaskResult
 from selectrie.results.drawing.shapes import to_svg
@@ -99,7 +99,8 @@ def test_the_svg_has_the_shapes(drawings):
         assert drawing.title, name
         assert drawing.outline, name
         hovered = [one.children[0].text for one in drawing.shapes if one.tag == "g"]
-        assert sorted(hovered) == sorted(one.words for one in drawing.outline), name
+        said = [one.words for one in drawing.outline if one.label != "mean"]
+        assert sorted(hovered) == sorted(said), name
 
 
 def test_nothing_leaves_a_chart(drawings):
@@ -244,7 +245,7 @@ def test_curves_of_risk():
 
 def test_pairs_of_runs():
     """Dots are above the diagonal where the second run has more; triangles say who is right; many are counted."""
-    shares = np.array([[0.9, 0.2], [0.2, 0.9], [0.3, 0.4], [0.8, 0.6]])
+    shares = np.array([[0.9, 0.2], [0.2, 0.9], [0.3, 0.4], [0.84, 0.6]])
     pairs = [tuple(record(i, np.log([p, 1 - p])) for p in both) for i, both in enumerate(shares)]
     drawing = draw_pairs("title", pairs, "second", 0.3)
     assert [(x, y) for x, y, _ in circles(drawing, "sheer")] == [
@@ -253,7 +254,8 @@ def test_pairs_of_runs():
     marks = [one.children[1].attributes["class"] for one in drawing.shapes if one.tag == "g"]
     assert marks[2:] == ["sel-dot sel-alt", "sel-dot sel-win"]
     assert "higher in the second run for 2 items, lower for 2" in drawing.title
-    assert [one.words for one in drawing.outline[:3]] == [
+    assert [one.words for one in drawing.outline[:4]] == [
+        "mean, first ≈ 60 %, second ≈ 50 %",
         "q0, first ≈ 90 %, second ≈ 20 %, right in the first run alone",
         "q1, first ≈ 20 %, second ≈ 90 %, right in the second run alone",
         "q3, first ≈ 80 %, second ≈ 60 %",
@@ -261,15 +263,15 @@ def test_pairs_of_runs():
     many = draw_pairs("title", pairs * 800, "second", 0.3)
     assert sum(one.tag == "g" for one in many.shapes) == MAX_DOTS
     assert "3 000 of 3 200 are drawn" in many.title
-    assert (len(many.outline), many.outline[-1].label[:6]) == (MAX_ITEMS + 1, "3 000 ")
+    assert (len(many.outline), many.outline[-1].label[:6]) == (MAX_ITEMS + 2, "3 000 ")
     assert draw_pairs("title", [(record(0, [-1]),) * 2], "second", 0.3) is None
 
 
 @given(SHARES)
 def test_shares_of_items(share):
     """One decimal, and never all or none where it is not."""
-    words = share_percent(share)
-    assert (words in ("0 %", "100 %")) == (share in (0, 1))
+    words = rate(share)
+    assert (words in ("0.0 %", "100.0 %")) == (share in (0, 1))
     assert float(words.strip("<> %")) == pytest.approx(100 * share, abs=0.1)
 
 

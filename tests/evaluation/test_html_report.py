@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from selectrie.evaluation.comparison import compare, with_texts
 from selectrie.evaluation.metrics import METRICS, ChoiceLoglikelihood, Item, ItemRecord, find_metrics
-from selectrie.evaluation.report.charts import share_percent, share_with_interval
+from selectrie.evaluation.report.charts import rate, rate_with_interval
 from selectrie.evaluation.report.html import MAX_PROBLEMS, comparison_page, evaluation_page
 from selectrie.evaluation.report.page import render_page
 from selectrie.evaluation.results import Evaluation, TaskResult
@@ -142,7 +142,7 @@ def test_every_subset_has_its_figures(run):
     assert "The numbers of 2 subsets" in words
     for label, part in run.tasks[0].subsets.items():
         accuracy = part.metrics["acc"]
-        assert f"<li>{label}, value {share_percent(accuracy.value)} (" in page
+        assert f"<li>{label}, value {rate(accuracy.value)} (" in page
         assert re.search(rf"{label}\s*{part.n}\s*{accuracy.value:.4f}", words)
 
 
@@ -183,7 +183,7 @@ def test_both_runs_are_drawn_item_by_item(run):
         assert f"<title>{escape(words)}" in picture
     for result, name in ((run, "first"), (other, "second")):
         figure = result.tasks[0].figures.metrics["acc"]
-        assert f"acc, {name}, value {share_with_interval(figure.value, figure.low, figure.high)}" in page
+        assert f"acc, {name}, value {rate_with_interval(figure.value, figure.low, figure.high)}" in page
 
 
 def test_texts_stay_texts():

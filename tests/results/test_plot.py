@@ -10,7 +10,7 @@ import selectrie
 from selectrie.results.drawing import plot as plotting
 from selectrie.results.drawing.beams import draw_beam
 from selectrie.results.drawing.choices import draw_selection_trie
-from selectrie.results.drawing.shapes import Drawing, clipped, path, rect, text
+from selectrie.results.drawing.shapes import Drawing, clipped, dot, path, rect, text
 
 pytest.importorskip("matplotlib")
 PROMPT, CHOICES = "Q: Which city in the United States comes to mind? A:", [" Chicago", " New Zealand", " New York"]
@@ -64,6 +64,22 @@ def test_places_and_styles_by_hand():
     assert sorted(corners[:, 0]) == pytest.approx([30, 80])
     assert sorted(corners[:, 1]) == pytest.approx([10, 30])
     assert axes.yaxis_inverted()
+
+
+def test_a_drawing_fits_the_axes_that_are_given():
+    """Texts and lines shrink with it, and what was in the axes stays as it was."""
+    from matplotlib.figure import Figure
+
+    drawing = Drawing(90, 40, "t", (rect(5, 6, 20, 10, "box"), dot(30, 20, 5), text(2, 3, "words")))
+    alone = plotting.plot(drawing)
+    axes = Figure(figsize=(1, 1), dpi=45).add_axes((0, 0, 1, 1))
+    before = axes.text(0, 0, "before", fontsize=9)
+    plotting.plot(drawing, axes)
+    assert before.get_fontsize() == 9
+    assert axes.texts[1].get_fontsize() == pytest.approx(alone.texts[0].get_fontsize() * 72 / 90 / 0.72)
+    widths = [[one.get_linewidth() for one in each.patches] for each in (alone, axes)]
+    assert widths[1] == pytest.approx([one * 72 / 90 / 0.72 for one in widths[0]])
+    assert [one.center for one in axes.patches if hasattr(one, "radius")] == [(30, 20)]
 
 
 def test_pictures_of_results(selection, llm, tmp_path):

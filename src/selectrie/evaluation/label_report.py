@@ -26,7 +26,7 @@ from selectrie.evaluation.metrics import (
     expected_calibration_error,
     wilson,
 )
-from selectrie.evaluation.report.charts import draw_reliability, draw_risk, share_percent, short_percent
+from selectrie.evaluation.report.charts import draw_reliability, draw_risk, rate, short_percent
 from selectrie.options.checks import at_least, one_of
 from selectrie.results import FORMAT_VERSION
 from selectrie.results.drawing.plot import plot_picture
@@ -164,15 +164,15 @@ class LabelReport(JsonRecord):
         def row(name: str, texts: list[str], last: str = "") -> tuple[str, str, str, str]:
             return (name, texts[0], texts[1] if len(texts) > 1 else "", last)
 
-        between = f"as it is: {share_percent(low)} to {share_percent(high)}"
-        rows = [row("accuracy", [share_percent(one.accuracy) for one in columns], between)]
+        between = f"as it is: {rate(low)} to {rate(high)}"
+        rows = [row("accuracy", [rate(one.accuracy) for one in columns], between)]
         for name, field in (("log loss", "log_loss"), ("Brier score", "brier")):
             rows.append(row(name, [f"{getattr(one, field):.3f}" for one in columns], self._change(field)))
         rows.append(row("calibration error", [f"{one.ece:.3f}" for one in columns]))
         rows.append(row("  below, if calibrated", [f"{one.ece_95:.3f}" for one in columns]))
         rows.append(row("risk over coverage", [f"{one.aurc:.3f}" for one in columns]))
         return rows + [
-            row(f"  wrong in the surest {short_percent(share)}", [share_percent(one.risk_at(share)) for one in columns])
+            row(f"  wrong in the surest {short_percent(share)}", [rate(one.risk_at(share)) for one in columns])
             for share in COVERAGES
         ]
 

@@ -34,14 +34,13 @@ _Key = tuple[Callable[[float, float], Shape], str]
 """Draws what a legend explains around a point, and the explanation."""
 
 
-def share_percent(share: float) -> str:
-    """Return a share of items, which is exact, as a percentage with one decimal.
+def rate(share: float) -> str:
+    """Return a share of items, which is exact, as "83.3 %".
 
-    Only 0 and 1 read "0 %" and "100 %".
+    Only 0 and 1 read "0.0 %" and "100.0 %".
     """
-    if share in (0.0, 1.0) or not 0.0005 <= share <= 0.9995:
-        return percent(share, 0.0)
-    return f"{100 * share:.1f} %"
+    is_near = 0 < share < 0.0005 or 0.9995 < share < 1
+    return percent(share, 0.0) if is_near else f"{100 * share:.1f} %"
 
 
 def short_percent(share: float) -> str:
@@ -49,9 +48,9 @@ def short_percent(share: float) -> str:
     return f"{100 * share:.3g} %"
 
 
-def share_with_interval(share: float, low: float, high: float) -> str:
+def rate_with_interval(share: float, low: float, high: float) -> str:
     """Return a share of items with its 95 % interval as text."""
-    return f"{share_percent(share)} ({share_percent(low)} to {share_percent(high)})"
+    return f"{rate(share)} ({rate(low)} to {rate(high)})"
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,7 +191,7 @@ def draw_estimates(title: str, estimates: Iterable[tuple[str, str, Estimate]]) -
         estimates: Triples of label, name of the metric, and figure.
     """
     rows = [
-        Row(label, one.value, one.low, one.high, share_with_interval(one.value, one.low, one.high), one.chance)
+        Row(label, one.value, one.low, one.high, rate_with_interval(one.value, one.low, one.high), one.chance)
         for label, metric, one in estimates
         if METRICS[metric].is_proportion and math.isfinite(one.value)
     ]
@@ -271,7 +270,7 @@ def draw_reliability(title: str, bins: Iterable[CalibrationBin], ece: float) -> 
     for one in found:
         interval, size = wilson(one.accuracy * one.n, one.n), one.n / max_n
         at, left, width = x(one.confidence), x(one.low) + 2, x(one.high) - x(one.low) - 4
-        right = share_with_interval(one.accuracy, interval.low, interval.high)
+        right = rate_with_interval(one.accuracy, interval.low, interval.high)
         numbers = (("items", float(one.n), thousands(one.n)), ("right", one.accuracy, right))
         outline.append(Item(f"confidence {percent(one.confidence, UNKNOWN)}", numbers))
         parts = [
@@ -381,13 +380,13 @@ def draw_risk(title: str, figures: Mapping[str, RiskLike], shares: Iterable[floa
     outline, keys = list[Item](), list[_Key]()
     for (name, one), look in zip(figures.items(), (("win", "thick"), ("ink", "thick", "dash")), strict=False):
         risks = [(short_percent(share), one.risk_at(share)) for share in shares]
-        parts = tuple(Item(f"surest {share}", (("wrong", risk, share_percent(risk)),)) for share, risk in risks)
+        parts = tuple(Item(f"surest {share}", (("wrong", risk, rate(risk)),)) for share, risk in risks)
         outline.append(Item(name, (("area below the curve", one.aurc, f"{one.aurc:.3f}"),), children=parts))
         shown = np.unique(np.linspace(0, len(one.risk) - 1, min(len(one.risk), MAX_STEPS)).round().astype(int))
         points = (f"{write(x(float(one.coverage[i])))} {write(y(float(one.risk[i])))}" for i in shown)
         shapes.append(group(outline[-1], path(f"M{'L'.join(points)}", "line", *look)))
         keys.append((_line_key(*look), name))
-    keys.append((_line_key("alt", "thick", "dash"), f"all answers: {share_percent(wrong)} wrong"))
+    keys.append((_line_key("alt", "thick", "dash"), f"all answers: {rate(wrong)} wrong"))
     return _finish(title, (_SQUARE, y.start + 46), shapes, outline, keys)
 
 
@@ -406,14 +405,18 @@ def draw_pairs(
     """
     found: list[tuple[str, float, float, Item]] = []
     marks = {"": (), "win": (f"right in the {other} run alone",), "alt": ("right in the first run alone",)}
+
+    def make_item(label: str, first: float, second: float, kind: str = "") -> Item:
+        numbers = (("first", first, percent(first, tolerance)), (other, second, percent(second, tolerance)))
+        return Item(show_text(label), numbers, marks[kind])
+
     for pair in pairs:
         if len(pair[0].choices) < 2 or len(pair[0].choices) != len(pair[1].choices) or not pair[0].gold:
             continue
         was_right, is_right = (metrics.predicted_choice(one) in one.gold for one in pair)
         first, second = (float(metrics.posterior(one)[list(one.gold)].sum()) for one in pair)
         kind = "" if was_right == is_right else "win" if is_right else "alt"
-        numbers = (("first", first, percent(first, tolerance)), (other, second, percent(second, tolerance)))
-        found.append((kind, first, second, Item(show_text(pair[0].id or str(pair[0].index)), numbers, marks[kind])))
+        found.append((kind, first, second, make_item(pair[0].id or str(pair[0].index), first, second, kind)))
     if not found:
         return None
     x, y = _share_axes()
@@ -424,9 +427,11 @@ def draw_pairs(
     about = f"{title}: higher in the {other} run for {count(higher, 'item')}, lower for {thousands(lower)}"
     about += f"; {thousands(MAX_DOTS)} of {thousands(len(found))} are drawn" if len(found) > MAX_DOTS else ""
     listed = sorted(found, key=lambda one: (not one[0], -abs(one[2] - one[1])))
-    outline = [one[3] for one in listed[:MAX_ITEMS]]
-    if len(found) > MAX_ITEMS:
-        outline.append(Item(f"{count(len(found) - MAX_ITEMS, 'item')} more, whose probability moved less"))
+    n = len(found)
+    outline = [make_item("mean", sum(one[1] for one in found) / n, sum(one[2] for one in found) / n)]
+    outline += [one[3] for one in listed[:MAX_ITEMS]]
+    if n > MAX_ITEMS:
+        outline.append(Item(f"{count(n - MAX_ITEMS, 'item')} more, whose probability moved less"))
     keys: list[_Key] = [(partial(_pair_mark, kind=kind), marks[kind][0]) for kind in ("win", "alt")]
     return _finish(about, (_SQUARE, y.start + 46), shapes, outline, [*keys, (_dot_key("sheer"), "others")])
 

@@ -19,7 +19,7 @@ from selectrie.decide.columns import AnswerCells, error_text
 from selectrie.decide.states import State, is_missing, readable_texts
 from selectrie.errors import OptionError, RequestError
 from selectrie.evaluation.label_report import LabelReport, label_reports
-from selectrie.evaluation.report.charts import draw_shares, share_percent, short_percent
+from selectrie.evaluation.report.charts import draw_shares, rate, short_percent
 from selectrie.evaluation.report.page import (
     Block,
     Section,
@@ -300,14 +300,12 @@ def _distribution_blocks(question: _Question, n: int) -> list[Block]:
     for text, of_text in counts.most_common():
         right = f" / {thousands(question.right_counts[text])}" if has_right else ""
         numbers: list[tuple[str, float | None, str]] = [
-            ("share", of_text / n, share_percent(of_text / n)),
+            ("share", of_text / n, rate(of_text / n)),
             ("rows", of_text, thousands(of_text)),
         ]
         if has_right:
             numbers.append(("rows with this right answer", question.right_counts[text], right.removeprefix(" / ")))
-        bars.append(
-            Bar(text, of_text / n, of_text / n, share_percent(of_text / n), thousands(of_text) + right, tuple(numbers))
-        )
+        bars.append(Bar(text, of_text / n, of_text / n, rate(of_text / n), thousands(of_text) + right, tuple(numbers)))
     heads = ("answer", "share of rows", "rows / right" if has_right else "rows")
     bar_chart = draw_bars(bars, title="The answers of all rows", heads=heads)
     is_right = np.frombuffer(question.is_right, np.int8)

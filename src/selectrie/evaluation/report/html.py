@@ -8,7 +8,7 @@ from typing import Any
 from selectrie.core.output import count, thousands
 from selectrie.evaluation.comparison import Comparison
 from selectrie.evaluation.metrics import METRICS
-from selectrie.evaluation.report.charts import share_percent
+from selectrie.evaluation.report.charts import rate
 from selectrie.evaluation.report.page import (
     Block,
     Section,
@@ -131,7 +131,7 @@ def _cost_section(evaluation: Evaluation) -> Section:
     words = f"{thousands(evaluated)} rows evaluated, where evaluating every context and choice alone takes "
     words += thousands(naive)
     if evaluated and naive:
-        words += f": {share_percent(1 - evaluated / naive)} saved, {naive / evaluated:.2f} × fewer"
+        words += f": {rate(1 - evaluated / naive)} saved, {naive / evaluated:.2f} × fewer"
     return section("Cost", paragraph_block(f"{words}."))
 
 

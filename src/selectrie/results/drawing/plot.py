@@ -10,21 +10,21 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from selectrie.errors import MissingExtraError, OptionError
 from selectrie.options.checks import one_of
 from selectrie.results.drawing.shapes import Drawing, Shape, style
 
 if TYPE_CHECKING:
+    from matplotlib.artist import Artist
     from matplotlib.axes import Axes
 
 _DPI = 100
 _RULE = re.compile(r"([^{}]+)\{([^{}]*)\}")
 _COMMAND = re.compile(r"([MLHVhvZ])|(-?\d+(?:\.\d+)?)")
+_ALIGNMENTS: dict[str, Literal["left", "center", "right"]] = {"start": "left", "middle": "center", "end": "right"}
 _SANS, _MONO = ["DejaVu Sans", "sans-serif"], ["DejaVu Sans Mono", "monospace"]
-_PX = 72 / _DPI
-"""Size of a pixel in points."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,8 +79,8 @@ def plot(drawing: Drawing, ax: Axes | None = None) -> Axes:
 
     Args:
         drawing: The drawing.
-        ax: Axes to draw into. None makes a figure of the drawing's own size, which
-            pyplot does not keep.
+        ax: Axes to draw into, to which texts and lines are scaled. None makes a figure
+            of the drawing's own size, which pyplot does not keep.
 
     Raises:
         OptionError: If `ax` is neither None nor axes of matplotlib.
@@ -96,12 +96,15 @@ def plot(drawing: Drawing, ax: Axes | None = None) -> Axes:
         ax = figure.add_axes((0, 0, 1, 1))
     elif not isinstance(ax, matplotlib.axes.Axes):
         raise OptionError("ax", ax, "axes of matplotlib, or None")
+    box = ax.get_window_extent()
+    pixel = min(box.width / drawing.width, box.height / drawing.height) * 72 / ax.figure.dpi
     ax.set_xlim(0, drawing.width)
     ax.set_ylim(drawing.height, 0)
     ax.set_aspect("equal")
     ax.set_axis_off()
+    painter = _Painter(ax, pixel)
     for shape in drawing.shapes:
-        _add(ax, shape, 0.0, 0.0, None)
+        painter.add(shape)
     return ax
 
 
@@ -127,83 +130,6 @@ def plot_picture(
         allowed = f"one of {others} for this result" if others else "a result with choices or accuracies"
         raise OptionError("picture", picture, allowed)
     return plot(drawing, ax)
-
-
-def _add(ax: Axes, shape: Shape, x: float, y: float, box: Any) -> None:
-    """Add a shape to axes, moved by (x, y) and cut at a patch `box`, unless None."""
-    from matplotlib.patches import Rectangle
-
-    at = shape.attributes
-    if shape.tag == "svg":
-        x, y = x + float(at["x"]), y + float(at["y"])
-        box = Rectangle((x, y), float(at["width"]), float(at["height"]), transform=ax.transData)
-    elif shape.tag == "g" and (moved := re.match(r"translate\((\S+) (\S+)\)", at.get("transform", ""))):
-        x, y = x + float(moved[1]), y + float(moved[2])
-    elif shape.tag in _ADDERS:
-        artist = _ADDERS[shape.tag](ax, shape, x, y, _style_of(shape))
-        if box is not None:
-            artist.set_clip_path(box)
-            artist.set_clip_on(True)
-        return
-    for child in shape.children:
-        _add(ax, child, x, y, box)
-
-
-def _look(sets: dict[str, str]) -> dict[str, Any]:
-    """Return the colours and lines of a style as arguments of a patch."""
-    fill, stroke = sets.get("fill", "#000000"), sets.get("stroke", "none")
-    dashes = [float(one) * _PX for one in sets.get("stroke-dasharray", "none").split() if one != "none"]
-    return {
-        "facecolor": "none" if fill == "none" or sets.get("fill-opacity") == "0" else fill,
-        "edgecolor": stroke,
-        "linewidth": float(sets.get("stroke-width", "1")) * _PX if stroke != "none" else 0,
-        "linestyle": (0, tuple(dashes)) if dashes else "solid",
-        "alpha": float(sets.get("fill-opacity", sets.get("opacity", "1"))) or 1.0,
-    }
-
-
-def _add_rect(ax: Axes, shape: Shape, x: float, y: float, sets: dict[str, str]) -> Any:
-    from matplotlib.patches import FancyBboxPatch, Rectangle
-
-    left, top, width, height = (float(shape.attributes[name]) for name in ("x", "y", "width", "height"))
-    radius = min(float(shape.attributes.get("rx", "0")), width / 2, height / 2)
-    if not radius:
-        return ax.add_patch(Rectangle((x + left, y + top), width, height, **_look(sets)))
-    rounded = f"round,pad=0,rounding_size={radius}"
-    return ax.add_patch(FancyBboxPatch((x + left, y + top), width, height, boxstyle=rounded, **_look(sets)))
-
-
-def _add_text(ax: Axes, shape: Shape, x: float, y: float, sets: dict[str, str]) -> Any:
-    words = shape.text + "".join(one.text for one in shape.children if one.tag == "tspan")
-    size = re.search(r"([\d.]+)px", sets.get("font-size", sets.get("font", "13px")))
-    return ax.text(
-        x + float(shape.attributes["x"]),
-        y + float(shape.attributes["y"]),
-        words,
-        color=sets.get("fill", "#000000"),
-        fontsize=float(size[1] if size else 13) * _PX,
-        fontfamily=_MONO if "mono" in sets.get("font", "") else _SANS,
-        fontweight="bold" if sets.get("font-weight") == "700" else "normal",
-        horizontalalignment={"end": "right", "middle": "center"}.get(sets.get("text-anchor", ""), "left"),
-        verticalalignment="baseline",
-        parse_math=False,
-    )
-
-
-def _add_circle(ax: Axes, shape: Shape, x: float, y: float, sets: dict[str, str]) -> Any:
-    from matplotlib.patches import Circle
-
-    centre_x, centre_y, radius = (float(shape.attributes[name]) for name in ("cx", "cy", "r"))
-    return ax.add_patch(Circle((x + centre_x, y + centre_y), radius, **_look(sets)))
-
-
-def _add_path(ax: Axes, shape: Shape, x: float, y: float, sets: dict[str, str]) -> Any:
-    from matplotlib.patches import PathPatch
-    from matplotlib.path import Path
-
-    points, codes = _points_of(shape.attributes["d"])
-    moved = [(x + a, y + b) for a, b in points]
-    return ax.add_patch(PathPatch(Path(moved or [(x, y)], codes or [Path.MOVETO]), **_look(sets)))
 
 
 def _points_of(data: str) -> tuple[list[tuple[float, float]], list[Any]]:
@@ -232,4 +158,87 @@ def _points_of(data: str) -> tuple[list[tuple[float, float]], list[Any]]:
     return points, codes
 
 
-_ADDERS = {"rect": _add_rect, "circle": _add_circle, "text": _add_text, "path": _add_path}
+class _Painter:
+    """Adds shapes to axes.
+
+    Args:
+        ax: The axes, whose units are the pixels of a drawing.
+        pixel: Size of such a pixel in points.
+    """
+
+    def __init__(self, ax: Axes, pixel: float) -> None:
+        self._ax, self._pixel = ax, pixel
+        self._makers = {"rect": self._rect, "circle": self._circle, "text": self._text, "path": self._path}
+
+    def add(self, shape: Shape, x: float = 0.0, y: float = 0.0, box: Any = None) -> None:
+        """Add a shape, moved by (x, y) and cut at a patch `box`, unless None."""
+        from matplotlib.patches import Rectangle
+
+        at = shape.attributes
+        if shape.tag in self._makers:
+            artist = self._ax.add_artist(self._makers[shape.tag](shape, x, y, _style_of(shape)))
+            if box is not None:
+                artist.set_clip_path(box)
+                artist.set_clip_on(True)
+            return
+        if shape.tag == "svg":
+            x, y = x + float(at["x"]), y + float(at["y"])
+            box = Rectangle((x, y), float(at["width"]), float(at["height"]), transform=self._ax.transData)
+        elif shape.tag == "g" and (moved := re.match(r"translate\((\S+) (\S+)\)", at.get("transform", ""))):
+            x, y = x + float(moved[1]), y + float(moved[2])
+        for child in shape.children:
+            self.add(child, x, y, box)
+
+    def _look(self, sets: dict[str, str]) -> dict[str, Any]:
+        """Return the colours and lines of a style as arguments of a patch."""
+        fill, stroke = sets.get("fill", "#000000"), sets.get("stroke", "none")
+        dashes = [float(one) * self._pixel for one in sets.get("stroke-dasharray", "none").split() if one != "none"]
+        return {
+            "facecolor": "none" if fill == "none" or sets.get("fill-opacity") == "0" else fill,
+            "edgecolor": stroke,
+            "linewidth": float(sets.get("stroke-width", "1")) * self._pixel if stroke != "none" else 0,
+            "linestyle": (0, tuple(dashes)) if dashes else "solid",
+            "alpha": float(sets.get("fill-opacity", sets.get("opacity", "1"))) or 1.0,
+        }
+
+    def _rect(self, shape: Shape, x: float, y: float, sets: dict[str, str]) -> Artist:
+        from matplotlib.patches import FancyBboxPatch, Rectangle
+
+        left, top, width, height = (float(shape.attributes[name]) for name in ("x", "y", "width", "height"))
+        radius = min(float(shape.attributes.get("rx", "0")), width / 2, height / 2)
+        if not radius:
+            return Rectangle((x + left, y + top), width, height, **self._look(sets))
+        rounded = f"round,pad=0,rounding_size={radius}"
+        return FancyBboxPatch((x + left, y + top), width, height, boxstyle=rounded, **self._look(sets))
+
+    def _circle(self, shape: Shape, x: float, y: float, sets: dict[str, str]) -> Artist:
+        from matplotlib.patches import Circle
+
+        centre_x, centre_y, radius = (float(shape.attributes[name]) for name in ("cx", "cy", "r"))
+        return Circle((x + centre_x, y + centre_y), radius, **self._look(sets))
+
+    def _text(self, shape: Shape, x: float, y: float, sets: dict[str, str]) -> Artist:
+        from matplotlib.text import Text
+
+        words = shape.text + "".join(one.text for one in shape.children if one.tag == "tspan")
+        size = re.search(r"([\d.]+)px", sets.get("font-size", sets.get("font", "13px")))
+        return Text(
+            x + float(shape.attributes["x"]),
+            y + float(shape.attributes["y"]),
+            words,
+            color=sets.get("fill", "#000000"),
+            fontsize=float(size[1] if size else 13) * self._pixel,
+            fontfamily=_MONO if "mono" in sets.get("font", "") else _SANS,
+            fontweight="bold" if sets.get("font-weight") == "700" else "normal",
+            horizontalalignment=_ALIGNMENTS[sets.get("text-anchor", "start")],
+            verticalalignment="baseline",
+            parse_math=False,
+        )
+
+    def _path(self, shape: Shape, x: float, y: float, sets: dict[str, str]) -> Artist:
+        from matplotlib.patches import PathPatch
+        from matplotlib.path import Path
+
+        points, codes = _points_of(shape.attributes["d"])
+        moved = [(x + a, y + b) for a, b in points]
+        return PathPatch(Path(moved or [(x, y)], codes or [Path.MOVETO]), **self._look(sets))
