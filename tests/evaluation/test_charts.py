@@ -178,6 +178,19 @@ def test_rows_of_intervals(rows):
         assert ("hollow" in names) == is_within == ("guessing at random lies within the interval" in item.marks)
 
 
+def test_subsets_go_from_the_best_to_the_worst():
+    """One of which no item was measured is not among them."""
+    right, wrong = (0, -1), (-1, 0)
+    records = [
+        record(i, logps, subset=name)
+        for i, (name, logps) in enumerate(zip("aabbc", [right, wrong, right, right, wrong], strict=True))
+    ]
+    missing = [replace(record(i, (), subset=name), problem="too long") for i, name in enumerate("xyz", 5)]
+    for order in ([*records, *missing], [*missing, *records], [*records[:2], *missing, *records[2:]]):
+        drawing = TaskResult.of("task", order, find_metrics(["acc"])).draw("subsets")
+        assert [(one.label, one.numbers[0][1]) for one in drawing.outline] == [("b", 1.0), ("a", 0.5), ("c", 0.0)]
+
+
 def test_a_long_label_keeps_both_ends():
     """Tasks and subsets often differ at their end; the whole one shows on hover."""
     label = "mmlu_high_school_european_history acc_mutual_info"

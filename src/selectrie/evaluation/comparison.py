@@ -111,13 +111,13 @@ class Comparison(JsonRecord):
             return draw_differences(f"{self.task}: {other} run less first", [self.to_dict()])
         if picture == "probabilities":
             return draw_pairs(f"Probability of the right choice in {self.task}", self.pairs, other, self.tolerance)
-        found = [
+        estimates = [
             (f"{one.metric}, {name}", one.metric, metrics.estimate(METRICS[one.metric], records))
             for one in self.differences
             if one.p is not None
             for name, records in zip(("first", other), zip(*self.pairs, strict=True), strict=True)
         ]
-        return draw_estimates(f"Both runs of {self.task}", found)
+        return draw_estimates(f"Both runs of {self.task}", estimates)
 
     def plot(self, picture: str = "differences", *, ax: Axes | None = None) -> Axes:
         """Draw the comparison with matplotlib (extra `plot`), as its page shows it.

@@ -123,9 +123,10 @@ class LabelReport(JsonRecord):
         """Return a picture as `plot` names it; None if there is nothing to draw."""
         if picture == "risk":
             return draw_risk("Risk over coverage", self.figures, (1.0, *COVERAGES))
-        found = list(self.figures.items())[picture == "calibrated" :]
-        name, one = found[0] if found else ("", None)
-        return None if one is None else draw_reliability(f"Reliability, {name}", one.bins, one.ece)
+        for name, figures in self.figures.items():
+            if (figures is self.after) == (picture == "calibrated"):
+                return draw_reliability(f"Reliability, {name}", figures.bins, figures.ece)
+        return None
 
     def plot(self, picture: str = "reliability", *, ax: Axes | None = None) -> Axes:
         """Draw the report with matplotlib (extra `plot`), as a table's page shows it.

@@ -230,9 +230,9 @@ class TaskResult(JsonRecord):
         if picture == "margins":
             return draw_margins(f"Margins of {self.task}", self.records)
         name = next((name for name in self.figures.metrics if metrics.METRICS[name].is_proportion), "")
-        found = [(label, name, part.metrics[name]) for label, part in self.subsets.items() if name]
-        found.sort(key=lambda one: -one[2].value)
-        return draw_estimates(f"{name} of the subsets of {self.task}", found)
+        parts = [(label, name, part.metrics[name]) for label, part in self.subsets.items() if name and part.n]
+        parts.sort(key=lambda one: -one[2].value)
+        return draw_estimates(f"{name} of the subsets of {self.task}", parts)
 
     def plot(self, picture: str = "reliability", *, ax: Axes | None = None) -> Axes:
         """Draw the result with matplotlib (extra `plot`), as its page shows it.
@@ -308,12 +308,12 @@ class Evaluation(JsonRecord):
 
     def draw(self) -> Drawing | None:
         """Return the picture of `plot`; None if no metric is a proportion."""
-        found = [
+        estimates = [
             (f"{task.task} {name}" if len(self.tasks) > 1 else name, name, one)
             for task in self.tasks
             for name, one in task.figures.metrics.items()
         ]
-        return draw_estimates("Accuracies with 95 % intervals", found)
+        return draw_estimates("Accuracies with 95 % intervals", estimates)
 
     def plot(self, *, ax: Axes | None = None) -> Axes:
         """Draw all accuracies with their intervals with matplotlib (extra `plot`).

@@ -95,11 +95,11 @@ def _finish(
     width, height = size
     x, y, legend = 12.0, height + 10, list[Shape]()
     for draw, words in keys:
-        needed = 34 + (LABEL_CELL - 0.4) * len(words)
-        if x > 12 and x + needed > width:
+        key_width = 34 + (LABEL_CELL - 0.4) * len(words)
+        if x > 12 and x + key_width > width:
             x, y = 12.0, y + 18
         legend += [draw(x + 8, y), text(x + 22, y + 4, words, "small", "soft")]
-        x += needed
+        x += key_width
     height = y + 12 if legend else height
     return Drawing(
         width, height, show_text(title), (rect(0, 0, width, height, "ground"), *shapes, *legend), tuple(outline)
@@ -260,14 +260,14 @@ def draw_reliability(title: str, bins: Iterable[CalibrationBin], ece: float) -> 
         bins: The bins of confidence; each gets Wilson's interval.
         ece: Expected calibration error.
     """
-    found = [one for one in bins if one.n]
-    if not found:
+    bins = [one for one in bins if one.n]
+    if not bins:
         return None
     x, y = _share_axes()
     below = "confidence: probability of the choice in its set"
     shapes, outline = [*_square(x, y, below, "share that is right", tick_y=62), _DIAGONAL], list[Item]()
-    max_n = max(one.n for one in found)
-    for one in found:
+    max_n = max(one.n for one in bins)
+    for one in bins:
         interval, size = wilson(one.accuracy * one.n, one.n), one.n / max_n
         at, left, width = x(one.confidence), x(one.low) + 2, x(one.high) - x(one.low) - 4
         right = rate_with_interval(one.accuracy, interval.low, interval.high)
@@ -335,7 +335,8 @@ def draw_histogram(title: str, label: str, values: FloatArray, is_right: BoolArr
     pile_of = np.clip(np.searchsorted(edges, values, side="right") - 1, 0, _N_PILES - 1)
     n = np.bincount(pile_of, minlength=_N_PILES)
     right = n if is_right is None else np.bincount(pile_of[is_right], minlength=_N_PILES)
-    y = Axis(0, round_up(float(n.max())), _BOTTOM, _TOP, lambda value: f"{value:g}", steps=2)
+    top = round_up(float(n.max()))
+    y = Axis(0, top, _BOTTOM, _TOP, lambda value: f"{value:g}", steps=1 if top % 2 else 2)
     shapes, outline = _square(x, y, label, "items"), list[Item]()
     for i in np.flatnonzero(n).tolist():
         low, high, parts = float(edges[i]), float(edges[i + 1]), [("items", int(n[i]))]
@@ -343,8 +344,9 @@ def draw_histogram(title: str, label: str, values: FloatArray, is_right: BoolArr
             parts = [("right", int(right[i])), ("wrong", int(n[i] - right[i]))]
         numbers = tuple((name, float(k), thousands(k)) for name, k in parts)
         outline.append(Item(f"{x.write(low)} to {x.write(high)}", numbers))
-        left, width, middle, top = x(low) + 0.5, x(high) - x(low) - 1, y(float(right[i])), y(float(n[i]))
-        bars = (rect(left, middle, width, y.start - middle, "bar", "win"), rect(left, top, width, middle - top, "bar"))
+        left, width, middle, upper = x(low) + 0.5, x(high) - x(low) - 1, y(float(right[i])), y(float(n[i]))
+        bars = [rect(left, middle, width, y.start - middle, "bar", "win")]
+        bars.append(rect(left, upper, width, middle - upper, "bar"))
         shapes.append(group(outline[-1], *bars))
     keys: list[_Key] = [] if is_right is None else [(_bar_key("win"), "right"), (_bar_key(), "wrong")]
     return _finish(title, (_SQUARE, y.start + 46), shapes, outline, keys)
@@ -403,33 +405,32 @@ def draw_pairs(
         other: Position in words of the run that is compared with the first.
         tolerance: By how many nats probabilities may move.
     """
-    found: list[tuple[str, float, float, Item]] = []
     marks = {"": (), "win": (f"right in the {other} run alone",), "alt": ("right in the first run alone",)}
 
     def make_item(label: str, first: float, second: float, kind: str = "") -> Item:
         numbers = (("first", first, percent(first, tolerance)), (other, second, percent(second, tolerance)))
         return Item(show_text(label), numbers, marks[kind])
 
+    kinds, items, rows = list[str](), list[Item](), list[tuple[float, float]]()
     for pair in pairs:
         if len(pair[0].choices) < 2 or len(pair[0].choices) != len(pair[1].choices) or not pair[0].gold:
             continue
         was_right, is_right = (metrics.predicted_choice(one) in one.gold for one in pair)
         first, second = (float(metrics.posterior(one)[list(one.gold)].sum()) for one in pair)
-        kind = "" if was_right == is_right else "win" if is_right else "alt"
-        found.append((kind, first, second, make_item(pair[0].id or str(pair[0].index), first, second, kind)))
-    if not found:
+        kinds.append("" if was_right == is_right else "win" if is_right else "alt")
+        items.append(make_item(pair[0].id or str(pair[0].index), first, second, kinds[-1]))
+        rows.append((first, second))
+    if not items:
         return None
-    x, y = _share_axes()
-    shapes = [*_square(x, y, "in the first run", f"in the {other} run"), _DIAGONAL]
-    for kind, first, second, item in sorted(found[:MAX_DOTS], key=lambda one: bool(one[0])):
-        shapes.append(group(item, _pair_mark(x(first), y(second), kind)))
-    higher, lower = sum(one[2] > one[1] for one in found), sum(one[2] < one[1] for one in found)
+    n, change, (x, y) = len(items), [second - first for first, second in rows], _share_axes()
+    above = sorted(range(min(n, MAX_DOTS)), key=lambda i: bool(kinds[i]))
+    dots = [group(items[i], _pair_mark(x(rows[i][0]), y(rows[i][1]), kinds[i])) for i in above]
+    shapes = [*_square(x, y, "in the first run", f"in the {other} run"), _DIAGONAL, *dots]
+    higher, lower = sum(one > 0 for one in change), sum(one < 0 for one in change)
     about = f"{title}: higher in the {other} run for {count(higher, 'item')}, lower for {thousands(lower)}"
-    about += f"; {thousands(MAX_DOTS)} of {thousands(len(found))} are drawn" if len(found) > MAX_DOTS else ""
-    listed = sorted(found, key=lambda one: (not one[0], -abs(one[2] - one[1])))
-    n = len(found)
-    outline = [make_item("mean", sum(one[1] for one in found) / n, sum(one[2] for one in found) / n)]
-    outline += [one[3] for one in listed[:MAX_ITEMS]]
+    about += f"; {thousands(MAX_DOTS)} of {thousands(n)} are drawn" if n > MAX_DOTS else ""
+    order = sorted(range(n), key=lambda i: (not kinds[i], -abs(change[i])))
+    outline = [make_item("mean", *np.mean(rows, axis=0).tolist()), *(items[i] for i in order[:MAX_ITEMS])]
     if n > MAX_ITEMS:
         outline.append(Item(f"{count(n - MAX_ITEMS, 'item')} more, whose probability moved less"))
     keys: list[_Key] = [(partial(_pair_mark, kind=kind), marks[kind][0]) for kind in ("win", "alt")]
