@@ -32,6 +32,7 @@ from selectrie.server.calls.call_bodies import (
     read_call,
 )
 from selectrie.server.calls.calls import _News
+from selectrie.server.calls.drawings import find_examples
 from selectrie.server.calls.page_templates import MAX_SEGMENTS
 from tests.support.calling import FULL, LEAST
 from tests.support.deciding import fake, nothing_is_held
@@ -578,6 +579,15 @@ def test_beams_and_slots_are_drawn(llm):
     free, chosen = ask(app(llm), "POST", "/v1/render", body).json["slots"]
     assert "drawing" not in free["record"]
     assert set(chosen["record"]["drawing"]) == {"strip", "trie", "sentences"}
+
+
+def test_examples_follow_the_prompt_as_the_choices_do(llm):
+    """Its end is not healed for them alone, which would take rows that the answer does not need."""
+    selection = llm.select("ab", [" b", " c"])
+    found = find_examples(llm, selection, {"prompt": "ab"})
+    assert (selection.healed, found.healed) == (b"", b"")
+    beam = BeamSearchParams(max_tokens=4, incomplete=True)
+    assert llm.beam_search("ab", Grammar.from_regex("[^\\n]+"), beam=beam).healed == b"b"
 
 
 def test_a_drawing_does_not_widen_the_search_of_a_grammar(llm):

@@ -137,12 +137,13 @@ def draw_trie(
             numbers = max(numbers, cells_of(last.words) * LABEL_CELL)
     written = [(label, p, percent(p, tolerance)) for label, p in wanted]
     ghosts = _draw_wanted(tree, written, n_rows)
+    legend = _legend(view, wanted, is_rough=any("≈" in one.p for one in nodes))
     width = edge + _GAP + (26 + _BAR + 8 + numbers + 12 if end is not None else 0)
+    width = max(width, _LEFT + cells_of(legend) * LABEL_CELL)
     height = _TOP + (n_rows + len(wanted)) * _ROW + 8
-    legend = text(_LEFT, 20, _legend(view, wanted, is_rough=any("≈" in one.p for one in nodes)), "soft", "small")
-    ground = rect(0, 0, width, height, "ground")
+    head = rect(0, 0, width, height, "ground"), text(_LEFT, 20, legend, "soft", "small")
     outline = (_describe(view, tree, end, written),)
-    return Drawing(width, height, title, (ground, legend, *shapes, *boxes, *ghosts), outline)
+    return Drawing(width, height, title, (*head, *shapes, *boxes, *ghosts), outline)
 
 
 def _legend(view: TrieLike, wanted: Sequence[object], *, is_rough: bool) -> str:

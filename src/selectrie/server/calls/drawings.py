@@ -84,6 +84,7 @@ def find_examples(engine: Engine, result: object, arguments: Mapping[str, Any]) 
     """Return the texts that the model would most likely write, of four tokens at most.
 
     They are None for results that are not drawn as a strip, and if nothing was found.
+    The prompt is joined to them as to the choices, so its end is healed only if it was.
 
     Args:
         engine: The engine.
@@ -93,6 +94,8 @@ def find_examples(engine: Engine, result: object, arguments: Mapping[str, Any]) 
     if not isinstance(result, Selection) or why_no_strip(result):
         return None
     prompting = replace(arguments.get("prompting", DEFAULT_PROMPTING), delimiter="")
+    if not result.healed:
+        prompting = replace(prompting, boundary="split")
     with suppress(RequestError):
         return engine.beam_search(arguments["prompt"], _any_text(), beam=_EXAMPLES, prompting=prompting)
     return None

@@ -515,11 +515,11 @@ function rowsOf(one) {
 function lowMass(one, context) {
   const { label_mass: mass, top_tokens: tokens } = one.diagnostics;
   const wanted = tokens.map((/** @type {any} */ token) => [token.token, token.logprob]);
+  const asked = context.request?.body.template;
   /** @type {[string, () => void][]} */
-  const remedies = [
-    ["Ask in the chat template", setter(context, "template", "chat")],
-    ["Ask on a plain page", setter(context, "template", "base")],
-  ];
+  const remedies = [];
+  if (asked !== "chat") remedies.push(["Ask in the chat template", setter(context, "template", "chat")]);
+  if (asked !== "base") remedies.push(["Ask on a plain page", setter(context, "template", "base")]);
   const { tolerance } = one.diagnostics;
   return massNote("The model would hardly say any of these.", ["label mass", mass], wanted, remedies, tolerance);
 }

@@ -171,7 +171,7 @@ function columnOf(column, at, tolerance) {
     { class: "hint" },
     number(column.tokens.length, `${whole(column.tokens.length)} tokens`, "tokens"),
     " · log-probability ",
-    number(logp, score(logp), "logp"),
+    number(logp, score(logp, tolerance), "logp"),
     column.finish ? ` · ended by ${column.finish}` : "",
   );
   return h("section", { class: "column", "aria-label": `Text ${at + 1}` }, text, facts, detail);

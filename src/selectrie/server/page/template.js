@@ -309,7 +309,11 @@ function choicesOf(choices, record) {
         barOf(low, high),
         number(p, (isOpen(one) ? atMost : percent)(p, toleranceOf(record)), "probability"),
       ),
-      h("td", { class: "number" }, one.logp === null ? "" : number(one.logp, score(one.logp), "logp")),
+      h(
+        "td",
+        { class: "number" },
+        one.logp === null ? "" : number(one.logp, score(one.logp, toleranceOf(record)), "logp"),
+      ),
     );
   });
   return tableOf(["choice", "share of the set", "log-probability"], h("tbody", {}, rows));
