@@ -155,12 +155,12 @@ def test_the_cache_of_values_is_bounded():
     assert cache.get(b"a") is values
     cache.put(b"d", values)
     assert [cache.get(key) is values for key in (b"a", b"b", b"c", b"d")] == [True, False, True, True]
-    assert (len(cache), cache.nbytes) == (3, 3 * values.nbytes)
+    assert (len(cache), cache.size) == (3, 3 * values.nbytes)
     cache.put(b"e", RowValues(1, dict.fromkeys(range(1000), -1.0), 0, ()))  # more than there is room for
-    assert (len(cache), cache.nbytes) == (0, 0)
+    assert (len(cache), cache.size) == (0, 0)
     cache.put(b"a", values)
     cache.clear()
-    assert (cache.get(b"a"), len(cache), cache.nbytes) == (None, 0, 0)
+    assert (cache.get(b"a"), len(cache), cache.size) == (None, 0, 0)
 
 
 @given(paths=st.lists(st.lists(st.integers(0, 3), max_size=4), min_size=1, max_size=6))

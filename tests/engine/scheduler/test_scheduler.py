@@ -12,13 +12,14 @@ from hypothesis import strategies as st
 
 from selectrie.core.model import Extension
 from selectrie.core.rows import DenseRows, Reads, Rows
+from selectrie.core.sized_cache import SizedCache
 from selectrie.core.token_trie import TokenTrie
 from selectrie.core.types import BoolArray, Capacity, IntArray, Limits, ModelKind
 from selectrie.decoding.scoring.evaluation import row_needs
 from selectrie.decoding.task import Ask
 from selectrie.decoding.trie.exhaustive import ScoreTask
 from selectrie.engine.scheduler.job import wake
-from selectrie.engine.scheduler.scheduler import Job, RowCache, Scheduler
+from selectrie.engine.scheduler.scheduler import Job, Scheduler
 from selectrie.errors import (
     CancelledError,
     CapacityError,
@@ -570,7 +571,7 @@ def test_fail_all_never_raises() -> None:
 
 def test_row_cache_forgets_the_least_recently_used() -> None:
     """Bytes bound the cache."""
-    cache = RowCache(max_bytes=3 * 4 * 4)
+    cache: SizedCache[bytes, DenseRows] = SizedCache(3 * 4 * 4)
     for name in "abc":
         cache.put(name.encode(), DenseRows(np.full((1, 4), ord(name), dtype=np.float32)))
     assert cache.get(b"a") is not None

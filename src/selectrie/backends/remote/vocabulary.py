@@ -5,7 +5,6 @@ from __future__ import annotations
 import base64
 import binascii
 import threading
-from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from importlib.util import find_spec
 from pathlib import Path
@@ -13,8 +12,9 @@ from typing import Any
 
 import numpy as np
 
-from selectrie.backends.chat.template import JinjaTemplate, chat_template
+from selectrie.backends.chat.template import JinjaTemplate
 from selectrie.backends.remote.transport import JsonValue, Transport
+from selectrie.core.sized_cache import SizedCache
 from selectrie.core.types import IntArray
 from selectrie.core.vocabulary import ChatTemplate, Spacing, Tokenize, TokenizerKind, Tokenizing, Vocabulary
 from selectrie.errors import MissingExtraError, OptionError, TextError
@@ -174,7 +174,7 @@ def _read_chat(answer: JsonValue) -> JinjaTemplate:
     """Return the chat template that `_chat_object` wrote."""
     tokens: Mapping[str, object] = {name: _read_spelling(value) for name, value in answer["special_tokens"].items()}
     absent: Iterable[str] = answer["absent"].texts()
-    return chat_template(
+    return JinjaTemplate(
         answer["source"].text(), tokens, absent=tuple(absent), aliases_reasoning=answer["aliases_reasoning"].flag()
     )
 
@@ -203,8 +203,10 @@ class RemoteTokenizer:
     def __init__(self, transport: Transport, model: str) -> None:
         self._transport, self._model = transport, model
         self._lock = threading.Lock()
-        self._kept: OrderedDict[tuple[str, bytes], list[int] | bytes | str] = OrderedDict()
-        self._n_bytes = 0
+        # Roughly 200 bytes, and what the text and its tokens take.
+        self._cache: SizedCache[tuple[str, bytes], list[int] | bytes | str] = SizedCache(
+            _KEPT_BYTES, lambda key, found: 200 + len(key[1]) + 8 * len(found)
+        )
 
     def begin(self, text: bytes, /) -> list[int]:
         """Return the tokens of a text at the beginning of a context.
@@ -226,8 +228,10 @@ class RemoteTokenizer:
         """Cache the tokens of many texts, with few requests."""
         for start in range(0, len(texts), _MAX_TEXTS):
             part = list(dict.fromkeys(texts[start : start + _MAX_TEXTS]))
-            for text, found in zip(part, self._request(part, BEGIN), strict=True):
-                self._keep((BEGIN, text), found)
+            answers = self._request(part, BEGIN)
+            with self._lock:
+                for text, found in zip(part, answers, strict=True):
+                    self._cache.put((BEGIN, text), found)
 
     def _tokens(self, text: bytes, form: str) -> list[int]:
         """Return the tokens of a text; raise `TextError` if it cannot be encoded."""
@@ -242,12 +246,11 @@ class RemoteTokenizer:
         The result depends on `form`, and is cached.
         """
         key = (form, text)
-        with self._lock:
-            if key in self._kept:
-                self._kept.move_to_end(key)
-                return self._kept[key]
-        (found,) = self._request([text], form)
-        self._keep(key, found)
+        found = self._cache.get(key)
+        if found is None:
+            (found,) = self._request([text], form)
+            with self._lock:
+                self._cache.put(key, found)
         return found
 
     def _request(self, texts: Sequence[bytes], form: str) -> list[list[int] | bytes | str]:
@@ -261,24 +264,9 @@ class RemoteTokenizer:
         tokens = answer["tokens"].sequence(len(texts))
         return [_read_tokens(found, reason) for found, reason in zip(tokens, reasons, strict=True)]
 
-    def _keep(self, key: tuple[str, bytes], found: list[int] | bytes | str) -> None:
-        """Cache a result, and drop the oldest ones beyond `_KEPT_BYTES`."""
-        with self._lock:
-            if key in self._kept:
-                return
-            self._kept[key] = found
-            self._n_bytes += _size(key, found)
-            while self._n_bytes > _KEPT_BYTES:
-                self._n_bytes -= _size(*self._kept.popitem(last=False))
-
 
 def _read_tokens(tokens: JsonValue, reason: JsonValue) -> list[int] | str:
     return reason.text() if tokens.value is None else tokens.whole_numbers()
-
-
-def _size(key: tuple[str, bytes], found: list[int] | bytes | str) -> int:
-    """Return roughly how many bytes of memory a cache entry takes."""
-    return 200 + len(key[1]) + 8 * len(found)
 
 
 def read_tokenizer(path: Path, n_tokens: int | None = None) -> Vocabulary:

@@ -6,17 +6,15 @@ whose log-likelihoods are summed, or prompts whose row values are shown.
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from collections.abc import Callable, Iterable, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
 from hashlib import blake2b
-from typing import Protocol
 
 import numpy as np
 
 from selectrie.core.rows import Reads, Rows, TopTokens
+from selectrie.core.sized_cache import SizedCache
 from selectrie.core.token_trie import TokenTrie
 from selectrie.core.types import ROOT, BoolArray, Capacity, IntArray, OffsetArray
 from selectrie.decoding.scoring.evaluation import ReadPlans, RowNeeds, TrieEvaluation, TrieReader
@@ -59,57 +57,14 @@ class RowValues:
         return _ENTRY_BYTES + _VALUE_BYTES * (len(self.logp) + len(self.top))
 
 
-class ValueCache(Protocol):
-    """A cache of row values by path key, such as `ReadRows`."""
+class ReadRows(SizedCache[bytes, RowValues]):
+    """A cache of row values by the path of their node (`path_keys`).
 
-    def get(self, key: bytes) -> RowValues | None:
-        """Return the values of a path, or None if they are not cached."""
-        ...
-
-    def put(self, key: bytes, values: RowValues) -> None:
-        """Add the values of a path."""
-        ...
-
-
-class ReadRows:
-    """A cache of row values by the path of their node.
-
-    Any thread may look values up; only the model's thread adds values. The least
-    recently used ones are dropped first.
-
-    Attributes:
-        nbytes: Approximate size of the values in bytes.
+    Only the model's thread adds values.
     """
 
     def __init__(self, max_bytes: int = READ_ROWS_BYTES) -> None:
-        """Create an empty cache of at most `max_bytes` bytes."""
-        self._max_bytes = max_bytes
-        self._rows: OrderedDict[bytes, RowValues] = OrderedDict()
-        self.nbytes = 0
-
-    def __len__(self) -> int:
-        return len(self._rows)
-
-    def get(self, key: bytes) -> RowValues | None:
-        """Return the values of a path by its key (`path_keys`), or None."""
-        values = self._rows.get(key)
-        if values is not None:
-            with suppress(KeyError):  # dropped by the model's thread meanwhile
-                self._rows.move_to_end(key)
-        return values
-
-    def put(self, key: bytes, values: RowValues) -> None:
-        """Add the values of a path; they replace those of an earlier evaluation."""
-        before = self._rows.pop(key, None)
-        self.nbytes += values.nbytes - (0 if before is None else before.nbytes)
-        self._rows[key] = values
-        while self.nbytes > self._max_bytes:
-            self.nbytes -= self._rows.popitem(last=False)[1].nbytes
-
-    def clear(self) -> None:
-        """Drop all values."""
-        self._rows.clear()
-        self.nbytes = 0
+        super().__init__(max_bytes)
 
 
 def path_keys(trie: TokenTrie) -> list[bytes]:
@@ -146,7 +101,7 @@ class PromptReads:
     top: int
     named: tuple[int, ...]
     n_vocabulary: int
-    known: ValueCache
+    known: ReadRows
 
     def known_values(self, key: bytes, tokens: Sequence[int]) -> RowValues | None:
         """Return the cached values of a path if they include everything to read.
@@ -160,7 +115,7 @@ class PromptReads:
 
 
 class PromptValues:
-    """Collects values of the rows of a trie, from rows or from a cache (`ValueCache`).
+    """Collects values of the rows of a trie, from rows or from a cache.
 
     Only the values to read are kept, not the whole row.
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections import OrderedDict, deque
+from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -18,6 +18,7 @@ import numpy as np
 from selectrie.core.partial_rows import BoundedRows, merge_bounds
 from selectrie.core.path_model import Answer, Cancellation, PathLimits, PathModel, RowBounds, RowQuery
 from selectrie.core.rows import Reads
+from selectrie.core.sized_cache import SizedCache
 from selectrie.core.types import Capacity, Cost, IntArray
 from selectrie.engine.scheduler.scheduler import copy_error
 from selectrie.errors import CancelledError, ClosedError, DecodeError, SelectrieError, WholeRowsError
@@ -98,7 +99,6 @@ def _add_sets(named: IntArray, sets: list[IntArray], max_named: int) -> tuple[In
 
 _ENTRY_BYTES = 500
 """Approximate size of a cache entry without its arrays, in bytes."""
-NO_IDS: IntArray = np.empty(0, dtype=np.int32)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -113,6 +113,11 @@ class KnownRow:
     row: RowBounds
     top: int
 
+    @property
+    def nbytes(self) -> int:
+        """Return the approximate size of the values in bytes."""
+        return _ENTRY_BYTES + self.row.ids.nbytes + self.row.logp.nbytes
+
     def missing(self, wants: RowWants) -> tuple[IntArray, int]:
         """Return the wanted tokens that are unknown, int32[], and the `top` to ask for.
 
@@ -120,63 +125,13 @@ class KnownRow:
         if every unknown token has probability 0.
         """
         if self.row.log_rest[1] == -np.inf:
-            return NO_IDS, 0
+            return _NO_IDS, 0
         named = np.setdiff1d(wants.named, self.row.ids, assume_unique=True).astype(np.int32)
         return named, wants.top if wants.top > self.top else 0
 
 
-UNKNOWN = KnownRow(RowBounds(NO_IDS, np.empty(0), (-np.inf, 0.0), 0.0), 0)
+UNKNOWN = KnownRow(RowBounds(_NO_IDS, np.empty(0), (-np.inf, 0.0), 0.0), 0)
 """A row without known values."""
-
-
-class RowStore:
-    """A cache of known row values, which drops the least recently used rows.
-
-    Args:
-        max_bytes: Approximate maximum size in bytes.
-        n_tokens: Number of tokens of the vocabulary.
-        tolerance: Nats by which answers about a row may differ.
-
-    Attributes:
-        nbytes: Approximate size in bytes.
-    """
-
-    def __init__(self, max_bytes: int, n_tokens: int, tolerance: float) -> None:
-        self._max_bytes, self._n_tokens, self._tolerance = max_bytes, n_tokens, tolerance
-        self._rows: OrderedDict[bytes, KnownRow] = OrderedDict()
-        self.nbytes = 0
-
-    def get(self, key: bytes) -> KnownRow:
-        """Return the known values of the row after a path, by the path's key."""
-        known = self._rows.get(key)
-        if known is None:
-            return UNKNOWN
-        self._rows.move_to_end(key)
-        return known
-
-    def merge(self, known: KnownRow, row: RowBounds, top: int) -> KnownRow:
-        """Return known values merged with another answer, which has the `top` best."""
-        if known is UNKNOWN:
-            return KnownRow(row, top)
-        return KnownRow(merge_bounds([known.row, row], self._n_tokens, self._tolerance), max(known.top, top))
-
-    def put(self, key: bytes, known: KnownRow) -> None:
-        """Store the known values of a row, in place of earlier ones."""
-        before = self._rows.pop(key, None)
-        self.nbytes += _nbytes(known) - (0 if before is None else _nbytes(before))
-        self._rows[key] = known
-        while self.nbytes > self._max_bytes:
-            self.nbytes -= _nbytes(self._rows.popitem(last=False)[1])
-
-    def clear(self) -> None:
-        """Drop all rows."""
-        self._rows.clear()
-        self.nbytes = 0
-
-
-def _nbytes(known: KnownRow) -> int:
-    """Return the approximate size of a row's known values in bytes."""
-    return _ENTRY_BYTES + known.row.ids.nbytes + known.row.logp.nbytes
 
 
 def path_key(path: IntArray) -> bytes:
@@ -250,10 +205,6 @@ class _Query:
     request: _Request | None = None
     is_alone: bool = False
 
-    def to_row_query(self) -> RowQuery:
-        """Return the query in the form that the model takes."""
-        return RowQuery(self.paths[self.index], self.named, self.top)
-
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Request:
@@ -278,7 +229,7 @@ class QueryReader:
     def __init__(self, model: PathModel, *, cache_bytes: int = ROW_CACHE_BYTES) -> None:
         self._model, self._limits = model, model.limits
         self._n_tokens = len(model.vocabulary.pieces)
-        self._store = RowStore(cache_bytes, self._n_tokens, model.tolerance)
+        self._store: SizedCache[bytes, KnownRow] = SizedCache(cache_bytes)
         # Held by this reader's threads and by callers of its methods. Foreign callbacks
         # are called without it (`_calls`).
         self._lock = threading.Lock()
@@ -317,7 +268,7 @@ class QueryReader:
             if self._is_closed:
                 self._end(call, ClosedError("the model"))
             else:
-                call.known = [self._store.get(key) for key in call.keys]
+                call.known = [self._store.get(key) or UNKNOWN for key in call.keys]
                 for index, want in enumerate(wants):
                     self._request_row(call, index, want)
                 self._continue(call)
@@ -500,15 +451,20 @@ class QueryReader:
             if len(np.setdiff1d(query.named, row.ids)):
                 self._fail(_Request([query]), DecodeError("the model left out tokens that were named"), is_shared=False)
                 continue
-            known = self._store.merge(self._store.get(query.key), row, query.top)
-            self._store.put(query.key, known)
+            self._store.put(query.key, self._merge(self._store.get(query.key) or UNKNOWN, row, query.top))
             waiting, query.waiting = query.waiting, []
             self._drop(query)
             for call, index in waiting:
                 call.waits.discard((query, index))
-                call.known[index] = self._store.merge(call.known[index], row, query.top)
+                call.known[index] = self._merge(call.known[index], row, query.top)
             for call, _ in waiting:
                 self._continue(call)
+
+    def _merge(self, known: KnownRow, row: RowBounds, top: int) -> KnownRow:
+        """Return known values merged with another answer, which has the `top` best."""
+        if known is UNKNOWN:
+            return KnownRow(row, top)
+        return KnownRow(merge_bounds([known.row, row], self._n_tokens, self._model.tolerance), max(known.top, top))
 
     def _fail(self, request: _Request, error: BaseException, *, is_shared: bool) -> None:
         """End the calls that wait for a failed request.
@@ -532,7 +488,10 @@ class QueryReader:
             began = time.perf_counter()
             outcome: list[RowBounds] | BaseException
             try:
-                outcome = self._model.rows([query.to_row_query() for query in request.queries], request.cancellation)
+                outcome = self._model.rows(
+                    [RowQuery(one.paths[one.index], one.named, one.top) for one in request.queries],
+                    request.cancellation,
+                )
                 if len(outcome) != len(request.queries):
                     outcome = DecodeError(f"the model gave {len(outcome)} rows for {len(request.queries)} queries")
             except BaseException as error:  # noqa: BLE001 - a model is foreign code; the error goes to its callers

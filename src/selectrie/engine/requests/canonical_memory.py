@@ -14,7 +14,7 @@ itself.
 from __future__ import annotations
 
 import weakref
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from itertools import pairwise
 from typing import Protocol, TypeVar, cast
@@ -22,6 +22,7 @@ from typing import Protocol, TypeVar, cast
 import numpy as np
 
 from selectrie.core.model import CopiesPaths, Extension, Model, chain
+from selectrie.core.sized_cache import SizedCache
 from selectrie.core.types import ROOT, Cost, IntArray
 from selectrie.decoding.task import Task
 from selectrie.engine.scheduler.job import Job, Observer, charge
@@ -227,33 +228,14 @@ def new_memory(model: Model, n_nodes: int) -> Iterator[Model]:
         solo.close()
 
 
-class JointCache:
-    """A cache of canonical scores by key; the least recently used ones are dropped.
+class JointCache(SizedCache[bytes, "tuple[float, float]"]):
+    """A cache of canonical scores by key.
 
     A value is a pair: the joint from the first scored token on, and the whole joint.
     """
 
     def __init__(self) -> None:
-        self._values: dict[bytes, tuple[float, float]] = {}
-
-    def __contains__(self, key: bytes) -> bool:
-        return key in self._values
-
-    def __getitem__(self, key: bytes) -> tuple[float, float]:
-        value = self._values[key] = self._values.pop(key)
-        return value
-
-    def put(self, values: Mapping[bytes, tuple[float, float]]) -> None:
-        """Add values and drop the least recently used ones beyond the maximum."""
-        for key, value in values.items():
-            self._values.pop(key, None)
-            self._values[key] = value
-        while len(self._values) > max(_MAX_JOINTS, len(values)):
-            del self._values[next(iter(self._values))]
-
-    def clear(self) -> None:
-        """Drop all values."""
-        self._values.clear()
+        super().__init__(_MAX_JOINTS, lambda _key, _joints: 1)
 
 
 class Claim:

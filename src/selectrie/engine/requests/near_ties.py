@@ -217,13 +217,14 @@ def _canonical_joints(
         return None, Cost()
     keys = [_joints_key(prepared, context, int(choice), *sub) for choice, sub in zip(choices, subs, strict=True)]
     cached, cost = session.cached_joints, Cost()
-    found = {key: cached[key] for key in keys if key in cached}
+    found = {key: joints for key in keys if (joints := cached.get(key)) is not None}
     new = [i for i, key in enumerate(keys) if key not in found]
     if new:
         paths = [(int(choices[i]), *subs[i]) for i in new]
         evaluated, cost = _evaluate_joints(session, prepared, context, paths, claim)
-        found |= {keys[i]: one for i, one in zip(new, evaluated, strict=True)}
-        cached.put(found)
+        for i, joints in zip(new, evaluated, strict=True):
+            found[keys[i]] = joints
+            cached.put(keys[i], joints)
     return np.array([found[key] for key in keys]).T, cost
 
 

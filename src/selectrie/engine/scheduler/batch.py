@@ -11,8 +11,9 @@ import numpy as np
 
 from selectrie.core.model import Extension, Model
 from selectrie.core.rows import Rows
+from selectrie.core.sized_cache import SizedCache
 from selectrie.core.types import NO_NODE, Capacity, Cost
-from selectrie.engine.scheduler.job import BatchPart, Job, RowCache
+from selectrie.engine.scheduler.job import BatchPart, Job
 from selectrie.engine.scheduler.node_table import as_ids
 from selectrie.engine.scheduler.turns import ROUNDING, shares_of
 from selectrie.errors import ProtocolError
@@ -271,7 +272,7 @@ def find_cursor(model: Model, job: Job) -> None:
         model.release(as_ids([before]))
 
 
-def prefill_part(model: Model, row_cache: RowCache, job: Job, n: int) -> BatchPart:
+def prefill_part(model: Model, row_cache: SizedCache[bytes, Rows], job: Job, n: int) -> BatchPart:
     """Return a part with the next n tokens of the job's prompt, below `job.cursor`."""
     want_row = not job.has_prompt_row
     parents = [job.cursor, *range(-1, -n, -1)]
@@ -289,7 +290,8 @@ def prefill_part(model: Model, row_cache: RowCache, job: Job, n: int) -> BatchPa
         if want_row:
             job.tell(rows.fetch(job.task.reads))
             job.begin_asks()
-            row_cache.put(job.key, rows)
+            if job.key not in row_cache:
+                row_cache.put(job.key, rows.copy())
 
     job.part = BatchPart(
         job,

@@ -6,7 +6,7 @@ import logging
 import math
 import threading
 import time
-from collections import OrderedDict, deque
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
@@ -172,37 +172,6 @@ class SupportsDeadline(Protocol):
 
         Pending rows are ignored.
         """
-        ...
-
-
-@runtime_checkable
-class BoundedStates(Protocol):
-    """A task that extends only some of its rows and marks the others as `Ask.spent`.
-
-    Any other task may extend every row that it holds.
-    """
-
-    @property
-    def states(self) -> int:
-        """Return the maximum number of states that the task needs at once.
-
-        This applies to recurrent-state models. The state of row 0 does not count, but
-        the state of a running evaluation does.
-        """
-        ...
-
-
-@runtime_checkable
-class AsksRuns(BoundedStates, Protocol):
-    """A task that asks for long unbranched runs of rows, which take one state each.
-
-    In a recurrent-state model, only the number of leaves limits its asks. Asks of other
-    tasks are limited by their rows too, since each row may be kept.
-    """
-
-    @property
-    def asks_runs(self) -> bool:
-        """Return True."""
         ...
 
 
@@ -398,7 +367,12 @@ class Job:
         self.has_prompt_row = not len(self.prompt)
         self.key = self.prompt.tobytes()
         self.floor = task.floor
-        # `isinstance` with these protocols takes ten times as long.
+        # A task with `states` extends only some of its rows and marks the others as
+        # `Ask.spent`: the maximum number of states that it needs at once, in a
+        # recurrent-state model. The state of row 0 does not count, but that of a
+        # running evaluation does. Any other task may extend every row that it holds.
+        # A task with `asks_runs` asks for long unbranched runs, one state each, so only
+        # the number of leaves limits its asks.
         self._states: int | None = getattr(task, "states", None)
         self._asks_runs = self._states is not None and hasattr(task, "asks_runs")
         self.order = 0
@@ -464,7 +438,7 @@ class Job:
 
         That covers the rest of its prompt, the nodes it lost to preemption and the rest
         of its ask, and never less than `task.floor`. In a recurrent-state model, every
-        new row may own a state, unless the task is `BoundedStates`. A prompt in
+        new row may own a state, unless the task has `states`. A prompt in
         evaluation holds two, the old end and the new one, and so do lost rows that are
         evaluated again.
         """
@@ -557,55 +531,13 @@ class Job:
         self.future.set_exception(error)
 
 
-class RowCache:
-    """A cache of single rows by token path; it drops the least recently used.
-
-    The path alone determines the row.
-    """
-
-    def __init__(self, max_bytes: int = ROW_CACHE_BYTES) -> None:
-        self._max_bytes = max_bytes
-        self._rows: OrderedDict[bytes, Rows] = OrderedDict()
-        self._bytes = 0
-
-    def __contains__(self, key: bytes) -> bool:
-        return key in self._rows
-
-    def get(self, key: bytes) -> Rows | None:
-        """Return the row of a path, or None."""
-        row = self._rows.get(key)
-        if row is not None:
-            self._rows.move_to_end(key)
-        return row
-
-    def put(self, key: bytes, row: Rows) -> None:
-        """Add a copy of a row, unless it is cached or larger than the cache."""
-        if key in self._rows or row.nbytes > self._max_bytes:
-            return
-        self._rows[key] = row.copy()
-        self._bytes += row.nbytes
-        while self._bytes > self._max_bytes:
-            self._bytes -= self._rows.popitem(last=False)[1].nbytes
-
-    def clear(self) -> None:
-        """Drop all rows."""
-        self._rows.clear()
-        self._bytes = 0
-
-
-class EndsJob(Protocol):
-    """A function that ends a job with a result or an error, and frees its nodes."""
-
-    def __call__(self, job: Job, *, result: object = None, error: BaseException | None = None) -> None: ...
-
-
-def end_early(jobs: Iterable[Job], now: float, end: EndsJob) -> None:
+def end_early(jobs: Iterable[Job], now: float, end: Callable[..., None]) -> None:
     """End the jobs that were cancelled, and those whose deadline has passed.
 
     Args:
         jobs: The jobs; `end` may change the collection that they come from.
         now: Seconds on the clock that deadlines are compared with.
-        end: Called for each job that ends.
+        end: Ends a job with its `result` or `error`, and frees its nodes.
     """
     for job in tuple(jobs):
         if job.cancelled:
@@ -614,7 +546,7 @@ def end_early(jobs: Iterable[Job], now: float, end: EndsJob) -> None:
             _expire(job, now - job.deadline, end)
 
 
-def _expire(job: Job, late_s: float, end: EndsJob) -> None:
+def _expire(job: Job, late_s: float, end: Callable[..., None]) -> None:
     """End a job after its deadline, with a partial result if it supports that."""
     job.expired = True
     if not isinstance(job.task, SupportsDeadline):

@@ -42,6 +42,8 @@ from itertools import chain
 from operator import attrgetter
 
 from selectrie.core.model import Model
+from selectrie.core.rows import Rows
+from selectrie.core.sized_cache import SizedCache
 from selectrie.core.types import NO_NODE, Capacity, Cost
 from selectrie.decoding.trie.exhaustive import ReadRows
 from selectrie.engine.scheduler.batch import (
@@ -53,12 +55,10 @@ from selectrie.engine.scheduler.batch import (
     prefill_part,
     split_call,
 )
-from selectrie.engine.scheduler.job import ROW_CACHE_BYTES, BatchPart, Job, RowCache, end_early, wake_once
+from selectrie.engine.scheduler.job import ROW_CACHE_BYTES, BatchPart, Job, end_early, wake_once
 from selectrie.engine.scheduler.node_table import as_ids
 from selectrie.engine.scheduler.turns import ROUNDING, CallTimes, Turn, in_turns, move_to_end, shares_of
 from selectrie.errors import CapacityError, ClosedError, DecodeInterrupted, NodeError, SelectrieError
-
-__all__ = ["ROW_CACHE_BYTES", "Job", "Load", "RowCache", "Scheduler"]
 
 logger = logging.getLogger(__name__)
 
@@ -126,7 +126,8 @@ class Scheduler:
         self.model, self._limits = model, model.limits
         limits = self._limits
         self._is_recurrent = limits.kind.is_recurrent
-        self.row_cache, self.read_rows = RowCache(row_cache_bytes), ReadRows()
+        self.row_cache: SizedCache[bytes, Rows] = SizedCache(row_cache_bytes)
+        self.read_rows = ReadRows()
         self._prefill_rows = limits.call_cost.prefill_rows if prefill_rows is None else prefill_rows
         self._takes_turns = takes_turns
         self._clock = clock
