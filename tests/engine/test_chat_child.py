@@ -10,7 +10,7 @@ from types import ModuleType
 import pytest
 
 import selectrie
-from selectrie.backends.chat.template import chat_template
+from selectrie.backends.chat.template import JinjaTemplate
 from selectrie.core.tracked_text import TrackedText, spans_of
 from selectrie.engine import chat_child, trial
 from selectrie.engine.chat_child import ChatChild
@@ -38,7 +38,7 @@ def children(monkeypatch):
 
 def test_a_child_renders_the_same_text_with_its_origins(children):
     """Plain or tracked, with characters of every kind, and in one process."""
-    template = chat_template(
+    template = JinjaTemplate(
         "{{ bos_token }}{% for m in messages %}{{ m.content | upper }}\n{{ n }}{% endfor %}", {"bos_token": "<s>"}
     )
     child = ChatChild(template)
@@ -54,7 +54,7 @@ def test_a_child_renders_the_same_text_with_its_origins(children):
 def test_one_that_takes_too_long_ends_with_its_process(children, monkeypatch):
     """It is one error with a remedy; the next chat is rendered by another process."""
     monkeypatch.setattr(chat_child, "MAX_S", 0.2)
-    child = ChatChild(chat_template("{% if endless %}" + ENDLESS + "{% endif %}{{ messages[0].content }}", {}))
+    child = ChatChild(JinjaTemplate("{% if endless %}" + ENDLESS + "{% endif %}{{ messages[0].content }}", {}))
     with pytest.raises(PromptError, match=r"not rendered: its process ended, or took more than .* s; render the chat"):
         child([{"content": "Hi"}], endless=True)
     assert children[0].poll() is not None
@@ -65,7 +65,7 @@ def test_one_that_takes_too_long_ends_with_its_process(children, monkeypatch):
 
 def test_errors_of_a_template_and_of_arguments_are_prompt_errors(children):
     """Those of the template are the same as in this process, and the child goes on."""
-    template = chat_template("{{ 1 / 0 if odd }}{{ messages[0].content }}", {})
+    template = JinjaTemplate("{{ 1 / 0 if odd }}{{ messages[0].content }}", {})
     child, said = ChatChild(template), [{"content": "Hi"}]
     messages = []
     for render in (template, child):
@@ -89,7 +89,7 @@ def test_a_process_that_says_anything_else_first_is_not_asked(children, monkeypa
         children.append(process)
         return process
 
-    child = ChatChild(chat_template("{{ messages[0].content }}", {}))
+    child = ChatChild(JinjaTemplate("{{ messages[0].content }}", {}))
     monkeypatch.setattr(chat_child, "start_child", noisy)
     for text in ("one", "two"):
         with pytest.raises(PromptError, match="no child process can be started here"):
@@ -101,7 +101,7 @@ def test_a_process_that_says_anything_else_first_is_not_asked(children, monkeypa
 
 def test_a_process_that_died_in_between_is_replaced(children):
     """Whatever ended it, the next chat is not to blame."""
-    child = ChatChild(chat_template("{{ messages[0].content }}", {}))
+    child = ChatChild(JinjaTemplate("{{ messages[0].content }}", {}))
     assert child([{"content": "one"}]) == "one"
     children[0].kill()
     children[0].wait()
@@ -110,7 +110,7 @@ def test_a_process_that_died_in_between_is_replaced(children):
 
 def test_what_the_process_cannot_read_is_an_error_of_that_chat(children):
     """Such as an object of a module that it cannot import."""
-    child, module = ChatChild(chat_template("{{ messages[0].content }}", {})), ModuleType("only_here")
+    child, module = ChatChild(JinjaTemplate("{{ messages[0].content }}", {})), ModuleType("only_here")
     module.Inner = type("Inner", (), {"__module__": "only_here"})
     sys.modules["only_here"] = module
     try:
@@ -126,12 +126,12 @@ def test_where_no_process_can_be_started_no_chat_is_rendered(monkeypatch):
     """A program packed into one executable is not started in place of an interpreter."""
     monkeypatch.setattr(sys, "frozen", True, raising=False)
     with pytest.raises(PromptError, match="not rendered: no child process can be started here"):
-        ChatChild(chat_template("Hi", {}))([{"content": "Hi"}])
+        ChatChild(JinjaTemplate("Hi", {}))([{"content": "Hi"}])
 
 
 def test_the_child_ends_with_its_template(children):
     """Nothing is left behind by a model that is dropped."""
-    child = ChatChild(chat_template("{{ messages[0].content }}", {}))
+    child = ChatChild(JinjaTemplate("{{ messages[0].content }}", {}))
     child([{"content": "Hi"}])
     del child
     assert children[0].poll() is not None
@@ -146,7 +146,7 @@ def test_only_untrusted_files_have_a_child(tiny_model, children, untrusted):
     assert not children
     with selectrie.load(tiny_model("f32"), n_threads=1, untrusted=untrusted) as llm:
         assert llm.tokens(chat, [" a", " b"]) == expected
-        assert type(llm.vocabulary.chat_template) is (ChatChild if untrusted else type(chat_template("", {})))
+        assert type(llm.vocabulary.chat_template) is (ChatChild if untrusted else type(JinjaTemplate("", {})))
     assert len(children) == untrusted
 
 

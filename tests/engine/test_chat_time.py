@@ -9,7 +9,7 @@ import pytest
 
 import selectrie
 from selectrie import Choice, DecisionParams, Grammar, PromptParams, Template
-from selectrie.backends.chat.template import chat_template
+from selectrie.backends.chat.template import JinjaTemplate
 from selectrie.errors import OptionError
 from selectrie.tables.table_questions import TableQuestions
 from selectrie.tables.table_run import decide_on_engine, plan_table, run_table
@@ -44,7 +44,7 @@ def clock(monkeypatch):
 
 def engine(source=SOURCE):
     """An engine on a model whose template writes the time to the second."""
-    return fake(chat_template=chat_template(source, {}), chat_source=source)
+    return fake(chat_template=JinjaTemplate(source, {}), chat_source=source)
 
 
 def asked(llm):

@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from selectrie import Choice, DecisionParams, Grammar, Option, Predicate, Score, Template
-from selectrie.backends.chat.template import chat_template
+from selectrie.backends.chat.template import JinjaTemplate
 from selectrie.decide.answers import ChoiceAnswer, Decision
 from selectrie.decide.columns import columns_of
 from selectrie.engine import decision_prompts
@@ -848,7 +848,7 @@ def test_decisions_can_be_pickled(llm):
 def test_chat_templates_of_the_field_ask_for_an_answer_at_once(name):
     """Each template gives one turn with the question, after which no block of thinking is open; an answer begins as in the
     template's own turns of the assistant."""
-    template = chat_template(TEMPLATES[name], {"bos_token": "<bos>", "eos_token": "<eos>"})
+    template = JinjaTemplate(TEMPLATES[name], {"bos_token": "<bos>", "eos_token": "<eos>"})
     with fake(chat_template=template) as llm:
         prompt = prompt_of(llm, QUESTIONS["intent"])
         assert prompt.shown.count(STATE) == 1

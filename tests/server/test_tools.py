@@ -16,7 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from selectrie import PromptParams, SamplingParams
-from selectrie.backends.chat.template import chat_template
+from selectrie.backends.chat.template import JinjaTemplate
 from selectrie.engine.engine import Engine
 from selectrie.engine.scheduler.scheduler import Scheduler
 from selectrie.server import ServerOptions, app
@@ -64,7 +64,7 @@ TOOLS = [function("get"), function("get_all"), function("set")]
 
 def engine(template: str, **changes: Any) -> Engine:
     """An engine on a fake with a chat template."""
-    return fake(chat_template=chat_template(template, {}), chat_source=template, **changes)
+    return fake(chat_template=JinjaTemplate(template, {}), chat_source=template, **changes)
 
 
 def row(**weights: float) -> list[float]:

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from jinja2.defaults import DEFAULT_FILTERS, DEFAULT_NAMESPACE
 from llama_cpp.llama_chat_format import Jinja2ChatFormatter
 
-from selectrie.backends.chat.template import chat_template
+from selectrie.backends.chat.template import JinjaTemplate
 from selectrie.core.tracked_text import MIXED, TEMPLATE, VALUE, TrackedText, derive_origins, join_texts, spans_of
 from selectrie.errors import OptionError, PromptError, TextError
 from selectrie.options import PromptParams
@@ -41,7 +41,7 @@ def with_template(source, vocabulary=BYTES):
         texts=(*vocabulary.texts, *CONTROL),
         control=np.concatenate([vocabulary.control, np.arange(first, first + len(CONTROL), dtype=np.int32)]),
         bos=None,
-        chat_template=chat_template(source, {"bos_token": "<s>", "eos_token": "</s>"}),
+        chat_template=JinjaTemplate(source, {"bos_token": "<s>", "eos_token": "</s>"}),
     )
 
 

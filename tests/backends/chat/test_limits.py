@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from selectrie.backends.chat import environment
-from selectrie.backends.chat.template import chat_template
+from selectrie.backends.chat.template import JinjaTemplate
 from selectrie.core.tracked_text import TrackedText
 from selectrie.errors import PromptError
 from tests.support.chat_templates import TEMPLATES
@@ -13,7 +13,7 @@ from tests.support.chat_templates import TEMPLATES
 
 def rendered(source, said="Hi"):
     """What a template makes of one message."""
-    return chat_template(source, {"bos_token": "<s>", "eos_token": "</s>"})([{"role": "user", "content": said}])
+    return JinjaTemplate(source, {"bos_token": "<s>", "eos_token": "</s>"})([{"role": "user", "content": said}])
 
 
 @pytest.mark.parametrize("said", ["Hi", TrackedText("Hi")], ids=["plain", "tracked"])
@@ -80,12 +80,12 @@ def test_templates_of_the_field_render_long_chats(name, kind):
     """201 messages, tracked or not."""
     said = kind("What is it?\n" * 8)
     messages = [{"role": "assistant" if turn % 2 else "user", "content": said} for turn in range(201)]
-    assert chat_template(TEMPLATES[name], {"bos_token": "<s>", "eos_token": "</s>"})(messages).count("What") >= 201 * 8
+    assert JinjaTemplate(TEMPLATES[name], {"bos_token": "<s>", "eos_token": "</s>"})(messages).count("What") >= 201 * 8
 
 
 def test_one_rendering_inside_another():
     """A template has no state: renderings that nest, or that follow one that failed, change nothing."""
-    template = chat_template(
+    template = JinjaTemplate(
         "{% for message in messages %}{{ message.content * 9 }}{{ inner() if inner }}{% endfor %}", {}
     )
     expected = "x" * 9

@@ -7,7 +7,7 @@ from datetime import datetime
 
 import pytest
 
-from selectrie.backends.chat.template import chat_template
+from selectrie.backends.chat.template import JinjaTemplate
 from selectrie.core.tracked_text import TrackedText
 from selectrie.errors import PromptError
 
@@ -47,7 +47,7 @@ DIRECTIVES = [
 
 def rendered(source, **template_args):
     """What a template makes of no message."""
-    return chat_template(source, {})([], **template_args)
+    return JinjaTemplate(source, {})([], **template_args)
 
 
 @pytest.mark.parametrize("directive", DIRECTIVES)

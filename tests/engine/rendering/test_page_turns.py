@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from selectrie.backends.chat.template import chat_template
+from selectrie.backends.chat.template import JinjaTemplate
 from selectrie.errors import PromptError
 from selectrie.options import PromptParams
 from selectrie.testing.fakes import BOS, EOS, make_vocabulary
@@ -429,7 +429,7 @@ def trims_users(messages, *, add_generation_prompt=True, note=""):
 def test_an_argument_before_a_control_token_may_spell_it():
     """The token is found where the template wrote it, not where an argument spells it first."""
     source = "{% for m in messages %}{{ note + '<eos>' + m.role + m.content }}{% endfor %}"
-    vocabulary = with_template(chat_template(source, {"bos_token": "<bos>", "eos_token": "<eos>"}))
+    vocabulary = with_template(JinjaTemplate(source, {"bos_token": "<bos>", "eos_token": "<eos>"}))
     page = page_of(vocabulary, ("user", "Hi"), ("user", None), template_args={"note": "a<eos>b"})
     tokens = encode_prompt(vocabulary, page.prompt).tolist()
     assert vocabulary.decode(tokens) == b"a<eos>buserHia<eos>buser"
@@ -440,7 +440,7 @@ def test_a_template_that_formats_what_is_said_writes_its_control_tokens_on_a_pag
     """Marks stand there in place of what is said, so that what it computes from them is its own, with arguments too."""
     source = "{% for m in messages %}{{ '<bos>%s:{}<eos>'.format(m.content) % m.role }}{% endfor %}{{ note }}"
     vocabulary = with_template(
-        chat_template(source, {"bos_token": "<bos>", "eos_token": "<eos>"}), replace(BYTES, bos=None)
+        JinjaTemplate(source, {"bos_token": "<bos>", "eos_token": "<eos>"}), replace(BYTES, bos=None)
     )
     for args in ({}, {"note": ""}, {"unused": "<eos>"}):
         page = page_of(vocabulary, ("user", "Hi"), ("assistant", None), template_args=args)
@@ -464,7 +464,7 @@ def test_control_tokens_in_template_arguments_are_text_on_a_page():
         "{{ '<bos>' + note + '<eos>' }}{% for m in messages %}{{ '<bos>' + m.role + m.content + '<eos>' }}{% endfor %}"
     )
     vocabulary = with_template(
-        chat_template(source, {"bos_token": "<bos>", "eos_token": "<eos>"}), replace(BYTES, bos=None)
+        JinjaTemplate(source, {"bos_token": "<bos>", "eos_token": "<eos>"}), replace(BYTES, bos=None)
     )
     for note in ("a<eos>b", "<bos>", "<eos><eos>"):
         page = page_of(vocabulary, ("user", "Hi"), ("assistant", None), template_args={"note": note})

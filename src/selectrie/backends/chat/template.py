@@ -99,20 +99,6 @@ class JinjaTemplate:
             raise PromptError(f"the model's chat template cannot be rendered: {reason}") from error
 
 
-def chat_template(
-    source: str,
-    special_tokens: Mapping[str, object],
-    *,
-    absent: Sequence[str] = (),
-    aliases_reasoning: bool = False,
-) -> JinjaTemplate:
-    """Return a `JinjaTemplate`; see there for the arguments, which are its attributes.
-
-    Nothing is compiled yet, so an error of the source is raised by the first rendering.
-    """
-    return JinjaTemplate(source, special_tokens, tuple(absent), aliases_reasoning)
-
-
 @dataclass
 class _Renderer:
     """A chat template in one Jinja environment.

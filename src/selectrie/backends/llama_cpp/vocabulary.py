@@ -19,7 +19,7 @@ from typing import Any
 import llama_cpp
 import numpy as np
 
-from selectrie.backends.chat.template import chat_template
+from selectrie.backends.chat.template import JinjaTemplate
 from selectrie.backends.llama_cpp.gguf_header import NORMAL, TokenTable, read_texts, require_magic, require_sound
 from selectrie.backends.llama_cpp.library import delay_interrupt, log, metadata_of
 from selectrie.core.types import IntArray
@@ -528,7 +528,7 @@ def _tokenizer(vocab: llama_cpp.llama_vocab_p) -> Tokenize:
 
 def _chat_template(source: str, *, bos: str, eos: str) -> ChatTemplate | None:
     """Return the chat template with this source; None if it is ""."""
-    return chat_template(source, {"bos_token": bos, "eos_token": eos}, absent=_ABSENT) if source else None
+    return JinjaTemplate(source, {"bos_token": bos, "eos_token": eos}, absent=_ABSENT) if source else None
 
 
 class _Tokenizer:

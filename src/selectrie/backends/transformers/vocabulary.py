@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from tokenizers import Tokenizer
 
-from selectrie.backends.chat.template import chat_template
+from selectrie.backends.chat.template import JinjaTemplate
 from selectrie.backends.transformers.checkpoint import CONFIG, GENERATION, TOKENIZER, check_tokenizer, read_json
 from selectrie.backends.transformers.tokenizer_rules import SIGN, WHITE_SPACE, TokenizerJson, examiner
 from selectrie.core.types import IntArray
@@ -113,9 +113,9 @@ def chat_template_of(tokenizer: Any) -> ChatTemplate | None:
     if not source:
         return None
     if isinstance(source, str):
-        return chat_template(source, tokens, absent=_ABSENT, aliases_reasoning=True)
+        return JinjaTemplate(source, tokens, absent=_ABSENT, aliases_reasoning=True)
     return _NamedTemplates(
-        {name: chat_template(text, tokens, absent=_ABSENT, aliases_reasoning=True) for name, text in source.items()}
+        {name: JinjaTemplate(text, tokens, absent=_ABSENT, aliases_reasoning=True) for name, text in source.items()}
     )
 
 
