@@ -10,11 +10,10 @@ from typing import TYPE_CHECKING, Any
 from selectrie.decide.answers import NO_USAGE, Answer, DecidedBy, Decision, DecisionUsage
 from selectrie.decide.calibration import Calibration
 from selectrie.decide.params import DecisionParams, questions_and_params
-from selectrie.decide.questions import Question
 from selectrie.decide.states import State
 from selectrie.decide.templates import DecisionPrompt
 from selectrie.decide.threshold import Threshold
-from selectrie.engine.deciding import Decider, iterate_states
+from selectrie.engine.deciding import Decider, DecisionRequest, iterate_states
 from selectrie.engine.decision_prompts import QuestionKey
 from selectrie.engine.decisions import DecisionBatch, DecisionScorer
 from selectrie.engine.engine import Engine
@@ -183,38 +182,21 @@ class Cascade(Decider):
             raise IncompatibleOptionsError("min_confidence", words("a cascade with `min_confidence`"), remedy)
         return [replace(params, min_confidence=highest)] * (len(self._engines) - 1) + [params]
 
-    def _prepare(
-        self,
-        states: list[State],
-        questions: Mapping[str, Question],
-        params: DecisionParams,
-        on_error: str,
-        first: int | None,
-    ) -> list[DecisionBatch]:
+    def _prepare(self, request: DecisionRequest) -> list[DecisionBatch]:
         """Return the prompts of all questions about all states, for each model."""
         batches = []
-        for engine, name, params_of_engine in zip(
-            self._engines, self._names, self._params_of_each(params), strict=True
-        ):
+        params_of_each = self._params_of_each(request.params)
+        for engine, name, params in zip(self._engines, self._names, params_of_each, strict=True):
             with _name_model(name):
-                batches.append(engine._prepare(states, questions, params_of_engine, on_error, first))
+                batches.append(engine._prepare(replace(request, params=params)))
         return batches
 
-    def _decide(
-        self,
-        states: list[State],
-        questions: Mapping[str, Question],
-        params: DecisionParams,
-        on_error: str = "raise",
-        *,
-        first: int | None = None,
-        max_rows: int | None = None,
-    ) -> list[Decision]:
-        batches = self._prepare(states, questions, params, on_error, first)
-        if max_rows is not None:
+    def _decide(self, request: DecisionRequest) -> list[Decision]:
+        batches = self._prepare(request)
+        if request.max_rows is not None:
             for name, batch in zip(self._names, batches, strict=True):
                 with _name_model(name):
-                    batch.check_rows(max_rows)
+                    batch.check_rows(request.max_rows)
         return _decide_in_turn(batches, self._names, [_run_on(engine) for engine in self._engines])
 
 

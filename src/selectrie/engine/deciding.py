@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
 from enum import Enum
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeVar, cast, overload
 
@@ -69,36 +70,38 @@ WINDOW = 64
 """Number of requests or questions that iterators like `decide_iter` run at a time."""
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class DecisionRequest:
+    """States, and the same questions about each.
+
+    Attributes:
+        states: The states.
+        questions: The questions by name.
+        params: The options.
+        on_error: As in `Decider.decide_many`.
+        first: Index of the first state in errors; None if there is only one.
+        max_rows: As in `Decider.decide`.
+    """
+
+    states: list[Any]
+    questions: Mapping[str, Question]
+    params: DecisionParams
+    on_error: str = "raise"
+    first: int | None = None
+    max_rows: int | None = None
+
+
 class Decider(ABC):
     """The methods of `Engine` and `Cascade` that decide about states and classify."""
 
     _is_cascade = False
 
     @abstractmethod
-    def _decide(
-        self,
-        states: list[Any],
-        questions: Mapping[str, Question],
-        params: DecisionParams,
-        on_error: str = "raise",
-        *,
-        first: int | None = None,
-        max_rows: int | None = None,
-    ) -> list[Decision]:
-        """Return the decisions on some states.
-
-        `first` is the index of the first one in errors; None if there is only one.
-        """
+    def _decide(self, request: DecisionRequest) -> list[Decision]:
+        """Return the decisions on the states of a request."""
 
     @abstractmethod
-    def _prepare(
-        self,
-        states: list[Any],
-        questions: Mapping[str, Question],
-        params: DecisionParams,
-        on_error: str,
-        first: int | None,
-    ) -> Any:
+    def _prepare(self, request: DecisionRequest) -> Any:
         """Return the prompts of `_decide`; raise the errors that it would raise."""
 
     @abstractmethod
@@ -168,7 +171,7 @@ class Decider(ABC):
         """
         at_least("max_rows", max_rows, 1)
         named, options = _read_questions(questions, params, may_be_one=True)
-        decision = self._decide([state], named, options, max_rows=max_rows)[0]
+        decision = self._decide(DecisionRequest([state], named, options, max_rows=max_rows))[0]
         return decision[""] if "" in named else decision
 
     @overload
@@ -220,15 +223,15 @@ class Decider(ABC):
         """
         at_least("max_rows", max_rows, 1)
         several, (named, options) = list(iterate_states(states)), _read_questions_of_many(questions, params, on_error)
-        first = 0 if len(several) > 1 else None
+        request = DecisionRequest(several, named, options, on_error, 0 if len(several) > 1 else None, max_rows)
         if options.calibration == "batch":
             from selectrie.engine.decisions import with_fitted_calibration, without_batch
 
             # Nothing runs if a state is invalid.
-            self._prepare(several, named, without_batch(options), on_error, first)
-            options = with_fitted_calibration(self.fit_calibration, several, named, options)
-        decisions = self._decide(several, named, options, on_error, first=first, max_rows=max_rows)
-        return _unwrap_answers(named, decisions)
+            self._prepare(replace(request, params=without_batch(options)))
+            fitted = with_fitted_calibration(self.fit_calibration, several, named, options)
+            request = replace(request, params=fitted)
+        return _unwrap_answers(named, self._decide(request))
 
     @overload
     def decide_iter(self, states: States, questions: Asking[R], **kw: Unpack[_Many]) -> Iterator[R]: ...
@@ -461,7 +464,7 @@ class Decider(ABC):
         several, (named, options) = iterate_states(states), _read_questions_of_many(questions, params, on_error)
 
         def run(window: list[State], first: int) -> list[Any]:
-            return _unwrap_answers(named, self._decide(window, named, options, on_error, first=first))
+            return _unwrap_answers(named, self._decide(DecisionRequest(window, named, options, on_error, first)))
 
         return by_windows(several, max(1, WINDOW // len(named)), run)
 
@@ -490,37 +493,22 @@ class DecisionMethods(Decider):
         def _run(self, prepare: Callable[[ModelDescription], Prepared[R]]) -> R: ...
         def _prepare_only(self, prepare: Callable[[ModelDescription], R]) -> R: ...
 
-    def _decide(
-        self,
-        states: list[Any],
-        questions: Mapping[str, Question],
-        params: DecisionParams,
-        on_error: str = "raise",
-        *,
-        first: int | None = None,
-        max_rows: int | None = None,
-    ) -> list[Decision]:
+    def _decide(self, request: DecisionRequest) -> list[Decision]:
         def prepare(_model: ModelDescription) -> DecisionBatch:
-            batch = self._prepare(states, questions, params, on_error, first)
-            if max_rows is not None:
-                batch.check_rows(max_rows)
+            batch = self._prepare(request)
+            if request.max_rows is not None:
+                batch.check_rows(request.max_rows)
             return batch
 
         return self._run(prepare)
 
-    def _prepare(
-        self,
-        states: list[Any],
-        questions: Mapping[str, Question],
-        params: DecisionParams,
-        on_error: str,
-        first: int | None,
-    ) -> DecisionBatch:
+    def _prepare(self, request: DecisionRequest) -> DecisionBatch:
         from selectrie.engine.decisions import DecisionBatch
 
-        one_of("on_error", on_error, ("raise", "keep"))
-        maker = self._decision_maker(questions, params)
-        return DecisionBatch.of(maker, states, keep_errors=on_error == "keep", first_index=first)
+        one_of("on_error", request.on_error, ("raise", "keep"))
+        maker = self._decision_maker(request.questions, request.params)
+        keeps = request.on_error == "keep"
+        return DecisionBatch.of(maker, request.states, keep_errors=keeps, first_index=request.first)
 
     def _decision_maker(
         self, questions: Mapping[str, Question], params: DecisionParams, *, fits_calibration: bool = False
@@ -740,7 +728,7 @@ def _extractions(
     *,
     first: int | None = None,
 ) -> list[Extraction[Any]]:
-    """Return the extractions from some states; `first` is as in `Decider._decide`."""
+    """Return the extractions from some states; `first` is as in `DecisionRequest`."""
     from selectrie.decide.extraction import ExtractionOptions, extracted_type
     from selectrie.engine.extraction import Extractor
 

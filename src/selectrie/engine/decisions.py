@@ -128,14 +128,7 @@ class DecisionBatch:
         If this fails and errors are kept, each state is evaluated again by itself.
         """
         valid = [index for index in range(len(self.states)) if index not in self.errors]
-        results: Sequence[Decision | RequestError]
-        try:
-            results = self._run(session, valid)
-        except RequestError as error:
-            if not self.keep_errors or isinstance(error, ClosedError | ForkedError):
-                raise
-            single = [call_or_error(partial(self._run, session, [index]), keep_errors=True) for index in valid]
-            results = [one if isinstance(one, RequestError) else one[0] for one in single]
+        results = run_all_or_each(partial(self._run, session), valid, keep_errors=self.keep_errors)
         by_index: dict[int, Decision | RequestError] = {**self.errors, **dict(zip(valid, results, strict=True))}
         ordered = [by_index[index] for index in range(len(self.states))]
         return [Decision({}, one) if isinstance(one, RequestError) else one for one in ordered]
@@ -275,6 +268,25 @@ def call_or_error(call: Callable[[], T], *, keep_errors: bool) -> T | RequestErr
         if not keep_errors:
             raise
         return error
+
+
+def run_all_or_each(
+    run: Callable[[Sequence[int]], Sequence[T | RequestError]], indices: Sequence[int], *, keep_errors: bool
+) -> Sequence[T | RequestError]:
+    """Return the results of all indices together, or of each by itself if that fails.
+
+    The latter happens only if errors are kept.
+    """
+    try:
+        return run(indices)
+    except RequestError as error:
+        if not keep_errors or isinstance(error, ClosedError | ForkedError):
+            raise
+
+    def alone(index: int) -> T | RequestError:
+        return run([index])[0]
+
+    return [call_or_error(partial(alone, index), keep_errors=True) for index in indices]
 
 
 def count_prompt_tokens(vocabulary: Vocabulary, one: TokenizedPrompt) -> int:

@@ -22,7 +22,7 @@ from selectrie.decide.questions import Choice
 from selectrie.decide.states import State, text_of_state
 from selectrie.decide.templates import Page
 from selectrie.engine.decision_prompts import DecisionMaker, PromptMaker
-from selectrie.engine.decisions import call_or_error
+from selectrie.engine.decisions import call_or_error, run_all_or_each
 from selectrie.engine.rendering.slot_ends import Ending, ending_of
 from selectrie.engine.requests.beam_search import PreparedBeamSearch, prepare_beam_search
 from selectrie.engine.requests.constrained_prompt import max_context_tokens
@@ -87,7 +87,10 @@ class Extractor:
         With `keeps`, errors that belong to one state are kept. `first` is the index of
         the first state in errors; None if there is only one.
         """
-        prepare = self._select if self.type.texts else _BeamMaker(self).prepared
+        prepare: Callable[[State, int | None], _Prepared] = self._select
+        if not self.type.texts:
+            ask = self.maker.asks[""]
+            prepare = partial(self._search, PromptMaker(self.maker, ask, ask.orders[0]))
         asked: list[_Prepared | RequestError] = [
             call_or_error(partial(prepare, state, None if first is None else first + index), keep_errors=keeps)
             for index, state in enumerate(states)
@@ -101,6 +104,29 @@ class Extractor:
             raise InternalError(f"the texts of {self.type.name} are not listed")
         search = self.options.search
         return replace(select, search=search, method="exhaustive" if search.stop == "all" else "best_first")
+
+    def _search(self, pages: PromptMaker, state: State, request: int | None) -> PreparedBeam:
+        """Return the search about a state; `request` is its index in errors."""
+        with of_request(request):
+            page = pages.write_page(text_of_state(state))
+            found = self._beam(page, self.type.grammar, self.options.beam)
+            return replace(found, others=partial(self._others, page)) if self.options.alternatives else found
+
+    def _others(self, page: Page) -> Iterator[PreparedBeam]:
+        """Iterate over the searches of alternatives, which find one text each."""
+        beam = replace(self.options.beam, width=1, n=1, groups=1, diversity=0.0, exact=False)
+        for one in self.type.alternatives:
+            yield self._beam(page, one.grammar, beam)
+
+    def _beam(self, page: Page, grammar: Grammar, beam: BeamSearchParams) -> PreparedBeam:
+        """Return the search of a grammar after a page."""
+        model, prompting = self.model, self.maker.prompting_of(page)
+        ending = ending_of(model.vocabulary, grammar, None, page.following, ends_turn=page.is_chat)
+        read = read_prompt(model.vocabulary, page.prompt, prompting)
+        n_left = model.limits.nodes - max_context_tokens(reopen(model.vocabulary, read))
+        terminator = cast("GrammarTerminator", ending.terminator)
+        beam = replace(beam, terminator=terminator, max_tokens=max(1, min(beam.max_tokens, n_left)))
+        return PreparedBeam(prepare_beam_search(model, page.prompt, ending.grammar, beam, prompting), ending)
 
     def extraction(self, found: Selection | BeamResult, others: Sequence[BeamResult] = ()) -> Extraction[Any]:
         """Return what a selection, or a beam and those of single alternatives, found.
@@ -172,39 +198,6 @@ class PreparedBeam:
 _Prepared = PreparedSelect | PreparedBeam
 
 
-class _BeamMaker:
-    """Makes the beam searches after the prompts about any states."""
-
-    def __init__(self, extractor: Extractor) -> None:
-        self._extractor = extractor
-        ask = extractor.maker.asks[""]
-        self._pages = PromptMaker(extractor.maker, ask, ask.orders[0])
-
-    def prepared(self, state: State, request: int | None) -> PreparedBeam:
-        """Return the search about a state; `request` is its index in errors."""
-        kind, options = self._extractor.type, self._extractor.options
-        with of_request(request):
-            page = self._pages.write_page(text_of_state(state))
-            found = self._beam(page, kind.grammar, options.beam)
-            return replace(found, others=partial(self._others, page)) if options.alternatives else found
-
-    def _others(self, page: Page) -> Iterator[PreparedBeam]:
-        """Iterate over the searches of alternatives, which find one text each."""
-        beam = replace(self._extractor.options.beam, width=1, n=1, groups=1, diversity=0.0, exact=False)
-        for one in self._extractor.type.alternatives:
-            yield self._beam(page, one.grammar, beam)
-
-    def _beam(self, page: Page, grammar: Grammar, beam: BeamSearchParams) -> PreparedBeam:
-        """Return the search of a grammar after a page."""
-        model, prompting = self._extractor.model, self._extractor.maker.prompting_of(page)
-        ending = ending_of(model.vocabulary, grammar, None, page.following, ends_turn=page.is_chat)
-        read = read_prompt(model.vocabulary, page.prompt, prompting)
-        n_left = model.limits.nodes - max_context_tokens(reopen(model.vocabulary, read))
-        terminator = cast("GrammarTerminator", ending.terminator)
-        beam = replace(beam, terminator=terminator, max_tokens=max(1, min(beam.max_tokens, n_left)))
-        return PreparedBeam(prepare_beam_search(model, page.prompt, ending.grammar, beam, prompting), ending)
-
-
 @dataclass(frozen=True, slots=True, eq=False)
 class PreparedExtractions:
     """Extractions from several states, checked and tokenized.
@@ -226,18 +219,15 @@ class PreparedExtractions:
         if not self.extractor.options.rescore and not session.is_served:
             session = replace(session, rescores=False, kept=None)
         indices = [index for index, one in enumerate(self.asked) if not isinstance(one, RequestError)]
-        try:
-            made = self._run(session, indices)
-            if closed := next((one for one in made if isinstance(one, ClosedError | ForkedError)), None):
-                raise closed
-        except RequestError as error:
-            if not self.keeps or isinstance(error, ClosedError | ForkedError):
-                raise
-            alone = [call_or_error(partial(self._run, session, [index]), keep_errors=True) for index in indices]
-            made = [one if isinstance(one, RequestError) else one[0] for one in alone]
-        found = dict(zip(indices, made, strict=True))
-        outcomes = [found.get(index, one) for index, one in enumerate(self.asked)]
-        return [one if isinstance(one, Extraction) else _failed(one) for one in outcomes]
+        results = run_all_or_each(partial(self._run, session), indices, keep_errors=self.keeps)
+        if closed := next((one for one in results if isinstance(one, ClosedError | ForkedError)), None):
+            raise closed
+        found = dict(zip(indices, results, strict=True))
+        outcomes: list[Any] = [found.get(index, one) for index, one in enumerate(self.asked)]
+        return [
+            one if isinstance(one, Extraction) else Extraction(marginals={}, selection=None, beam=None, error=one)
+            for one in outcomes
+        ]
 
     def _run(self, session: Session, indices: Sequence[int]) -> list[Extraction[Any] | RequestError]:
         """Return the extractions from some states, or errors that are kept."""
@@ -291,11 +281,6 @@ def _nothing_error(name: str, found: BeamResult, *, has_texts: bool) -> NothingF
         return NothingFoundError(name, reasons[0], remedies("raise `width` of the beam", "raise `max_tokens`"))
     reasons.append(reason_budget_ended(found.certificate.nodes_evaluated))
     return NothingFoundError(name, ", ".join(reasons), remedies("raise `budget_nodes`"))
-
-
-def _failed(error: Any) -> Extraction[Any]:
-    """Return the extraction from a state that could not be asked."""
-    return Extraction(marginals={}, selection=None, beam=None, error=error)
 
 
 def _complete(beams: Sequence[BeamResult]) -> list[Hypothesis]:
