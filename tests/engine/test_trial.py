@@ -17,7 +17,7 @@ import selectrie
 from selectrie.backends.llama_cpp_entry import LLAMA_CPP
 from selectrie.core.types import Precision
 from selectrie.engine import trial, trial_child
-from selectrie.engine.trial import Marks, try_file
+from selectrie.engine.trial import try_file
 from selectrie.errors import ModelFileError, OptionError, UnsupportedModelError
 
 NO_NUMBER = gguf.GGMLQuantizationType.I32
@@ -102,12 +102,12 @@ def test_another_file_under_a_name_is_a_new_file(tiny_model, tmp_path, children)
     path = tmp_path / "m.gguf"
     for seed in (1, 2, 1):
         path.write_bytes(tiny_model("f32", seed=seed).read_bytes())
-        try_file(path, LLAMA_CPP, Precision.EXACT, Marks(marks()))
+        try_file(path, LLAMA_CPP, Precision.EXACT, marks())
     assert len(children) == 2
     kept = json.loads(marks().read_text())
     for value in (True, {}, {"opened": 1.5}, {"opened": False}, ["opened"], None):
         marks().write_text(json.dumps(dict.fromkeys(kept, value)))
-        try_file(path, LLAMA_CPP, Precision.EXACT, Marks(marks()))
+        try_file(path, LLAMA_CPP, Precision.EXACT, marks())
     assert len(children) == 8
 
 
@@ -117,7 +117,7 @@ def test_all_parts_of_a_model_are_one_file(tiny_model, tmp_path, children):
     first.write_bytes(tiny_model("f32").read_bytes())
     for content in (b"one", b"one", b"two"):
         second.write_bytes(content)
-        try_file(first, LLAMA_CPP, Precision.EXACT, Marks(marks()))
+        try_file(first, LLAMA_CPP, Precision.EXACT, marks())
     assert len(children) == 2
 
 
@@ -252,4 +252,4 @@ def test_a_child_that_is_killed_before_it_says_anything_is_no_missing_child(tiny
     path.write_bytes(tiny_model("f32").read_bytes())
     monkeypatch.setattr(trial, "_run", lambda *_: (-9, "", ""))
     with pytest.raises(ModelFileError, match=r"ended a child process \(SIGKILL\); free memory"):
-        try_file(path, LLAMA_CPP, Precision.EXACT, Marks(tmp_path / "marks.json"))
+        try_file(path, LLAMA_CPP, Precision.EXACT, tmp_path / "marks.json")

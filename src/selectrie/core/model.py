@@ -73,19 +73,13 @@ class ModelDescription(Protocol):
     def identity(self) -> ModelIdentity: ...
 
 
+@dataclass(frozen=True, slots=True)
 class DescribedModel:
-    """A model's description in which another `Vocabulary` object replaces its own."""
+    """A model's description alone, in which each part may be another one."""
 
-    def __init__(self, model: ModelDescription, vocabulary: Vocabulary) -> None:
-        self._model, self.vocabulary = model, vocabulary
-
-    @property
-    def limits(self) -> Limits:
-        return self._model.limits
-
-    @property
-    def identity(self) -> ModelIdentity:
-        return self._model.identity
+    vocabulary: Vocabulary
+    limits: Limits
+    identity: ModelIdentity
 
 
 class Model(ModelDescription, Protocol):

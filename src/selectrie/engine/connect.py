@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
 
-from selectrie.core.model import ModelDescription
+from selectrie.core.model import DescribedModel, ModelDescription
 from selectrie.core.path_model import REMOTE, PathModel, RowStarter, SupportsCompletion
-from selectrie.core.types import Limits, ModelIdentity, ModelKind, SelfCheck
-from selectrie.core.vocabulary import Vocabulary
+from selectrie.core.types import Limits, ModelKind, SelfCheck
 from selectrie.decoding.search_state import FILL_ROWS
 from selectrie.engine.engine import Engine
 from selectrie.engine.path_driver.path_scheduler import PathThread
@@ -32,15 +31,6 @@ _ACTIVE_EACH = 2
 """Active tasks for each query that may be in flight, so that there are always some."""
 _UNLIMITED = 1 << 30
 """Number of branches of a model that holds none here, so that it has no limit."""
-
-
-@dataclass(frozen=True, slots=True)
-class _DescribedPaths:
-    """The description of a `PathModel` that requests see."""
-
-    vocabulary: Vocabulary
-    limits: Limits
-    identity: ModelIdentity
 
 
 class PathRuntime(Runtime):
@@ -73,7 +63,7 @@ class PathRuntime(Runtime):
             max_idle_rows=None,
             larger_context=remedies(operator="ask a server whose context is longer"),
         )
-        self.model = _DescribedPaths(model.vocabulary, described, replace(model.identity, precision=REMOTE))
+        self.model = DescribedModel(model.vocabulary, described, replace(model.identity, precision=REMOTE))
         self._completer = model if isinstance(model, SupportsCompletion) else None
         self.check = SelfCheck(0, model.tolerance, model.tolerance)
         reader = QueryReader(model, cache_bytes=cache_bytes)
@@ -82,22 +72,13 @@ class PathRuntime(Runtime):
             return job.task if isinstance(job.task, ServedTask) else reader
 
         self.thread: PathThread = PathThread(
-            reader,
-            described,
-            max_active=_ACTIVE_EACH * n_together,
-            max_waiting=max_waiting,
-            reader_of=reader_of,
+            reader, described, max_active=_ACTIVE_EACH * n_together, max_waiting=max_waiting, reader_of=reader_of
         )
 
     def session(self, group: TaskGroup, model: ModelDescription) -> Session:
         """Return the `Session` of a task group; `model` describes the model to it."""
         return Session(
-            group,
-            model,
-            self.check,
-            n_together=self._n_together,
-            max_named=self._max_named,
-            max_top=self._max_top,
+            group, model, self.check, n_together=self._n_together, max_named=self._max_named, max_top=self._max_top
         )
 
     def prepare_generate(
@@ -165,12 +146,7 @@ def connect(
         MissingExtraError: If an extra is not installed.
     """
     return connect_engine(
-        url,
-        model=model,
-        tokenizer=tokenizer,
-        api_key=api_key,
-        concurrency=concurrency,
-        timeout_s=timeout_s,
+        url, model=model, tokenizer=tokenizer, api_key=api_key, concurrency=concurrency, timeout_s=timeout_s
     )
 
 
@@ -185,26 +161,6 @@ def connect_engine(
     max_waiting: int | None = None,
 ) -> Engine:
     """Return the engine of `connect`, with at most `max_waiting` waiting tasks."""
-    opened = _open_server_model(
-        url, model=model, tokenizer=tokenizer, api_key=api_key, concurrency=concurrency, timeout_s=timeout_s
-    )
-    try:
-        return Engine(PathRuntime(opened, max_waiting=max_waiting))
-    except BaseException:
-        opened.close()
-        raise
-
-
-def _open_server_model(
-    url: str,
-    *,
-    model: str | None,
-    tokenizer: str | Path | None,
-    api_key: str | None,
-    concurrency: int,
-    timeout_s: float,
-) -> PathModel:
-    """Check the arguments of `connect` and open the server's model."""
     if not isinstance(url, str):
         raise OptionError("url", url, "the address of a server, as in http://host:8000")
     if model is not None and not isinstance(model, str):
@@ -220,9 +176,14 @@ def _open_server_model(
 
     server = Server(base_url(url), api_key, concurrency, float(timeout_s))
     path = None if tokenizer is None else _local_tokenizer(tokenizer)
-    return open_server(
+    opened = open_server(
         server, model=model, read_tokenizer=None if path is None else lambda n_tokens: read_tokenizer(path, n_tokens)
     )
+    try:
+        return Engine(PathRuntime(opened, max_waiting=max_waiting))
+    except BaseException:
+        opened.close()
+        raise
 
 
 def _local_tokenizer(tokenizer: object) -> Path:

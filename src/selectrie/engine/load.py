@@ -104,9 +104,9 @@ def load(
     checks = cache_folder() / "selfcheck.json"
     is_foreign = untrusted and source is not None and resolved.is_file
     if is_foreign:
-        from selectrie.engine.trial import Marks, try_file  # imported on first use, as `replay` is
+        from selectrie.engine.trial import try_file  # imported on first use, as `replay` is
 
-        try_file(opened, entry, resolved.options.precision, Marks(checks))
+        try_file(opened, entry, resolved.options.precision, checks)
     model = entry.open_model(opened, resolved.options)
     try:
         key = f"{entry.check_key(model, opened, resolved.options)}|check {VERSION}"
@@ -136,7 +136,8 @@ def _render_in_child(engine: Engine, model: Model) -> None:
     if own.chat_template is not None:
         from selectrie.engine.chat_child import ChatChild
 
-        engine._observe(DescribedModel(model, replace(own, chat_template=ChatChild(own.chat_template))), None)
+        rendering = replace(own, chat_template=ChatChild(own.chat_template))
+        engine._observe(DescribedModel(rendering, model.limits, model.identity), None)
 
 
 def _load_trace(path: Path, backend: str | None, max_waiting: int | None, options: Mapping[str, Any]) -> Engine:

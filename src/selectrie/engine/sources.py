@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Any, TypeGuard
@@ -23,6 +23,8 @@ from selectrie.backends.table import (
 )
 from selectrie.errors import MissingExtraError, ModelFileError, OptionError, SelectrieError, UnsupportedModelError
 from selectrie.results.models import MISSING, PRESENT, ModelRecord
+
+logger = logging.getLogger(__name__)
 
 EMBEDDED = "embedded"
 """The source that names the model which comes with selectrie, as None does."""
@@ -152,6 +154,24 @@ def is_hub_source(source: object) -> TypeGuard[str]:
     return isinstance(source, str) and source.startswith(PREFIX)
 
 
+def _hub(what: str) -> Any:
+    """Return `huggingface_hub`; raise `MissingExtraError` for `what` without it."""
+    try:
+        import huggingface_hub
+    except ModuleNotFoundError as error:
+        raise MissingExtraError(what, "hf") from error
+    return huggingface_hub
+
+
+def _cached_repositories(hub: Any) -> Iterable[Any]:
+    """Return the repositories of models in the Hugging Face cache."""
+    try:
+        return [one for one in hub.scan_cache_dir().repos if one.repo_type == "model"]
+    except (hub.CacheNotFound, OSError, ValueError) as error:  # ValueError: a file lies there
+        logger.debug("the Hugging Face cache cannot be listed: %s", error)
+        return []
+
+
 def download(text: str) -> Path:
     """Download a source of the hub, if necessary, and return its local path.
 
@@ -166,11 +186,7 @@ def download(text: str) -> Path:
         MissingExtraError: If huggingface_hub, or a package for the checkpoint, is not
             installed.
     """
-    source = HubSource.parse(text)
-    try:
-        import huggingface_hub as hub
-    except ModuleNotFoundError as error:
-        raise MissingExtraError(text, "hf") from error
+    source, hub = HubSource.parse(text), _hub(text)
     if source.file is not None:
         return _download_file(hub, source, source.file, _check_hub(hub, source.repository, source.file))
     listing = _list_files(hub, source)
@@ -196,10 +212,7 @@ def download_tokenizer(text: str) -> Path:
     source = HubSource.parse(text)
     if source.file is not None or source.quantisation is not None:
         return download(text)
-    try:
-        import huggingface_hub as hub
-    except ModuleNotFoundError as error:
-        raise MissingExtraError(text, "hf") from error
+    hub = _hub(text)
     listing = _list_files(hub, source)
     files = [name for name in _TOKENIZER_FILES if name in listing.names]
     if not any(name in TOKENIZER_FILES for name in files):
@@ -276,14 +289,10 @@ def _list_files(hub: Any, source: HubSource) -> _Listing:
 
 def _list_cached_files(hub: Any, repository: str) -> list[str]:
     """Return the names of a repository's cached files, of its main branch."""
-    try:
-        repositories = hub.scan_cache_dir().repos
-    except (hub.CacheNotFound, OSError, ValueError):  # ValueError: a file lies there
-        return []
     return [
         file.file_path.relative_to(revision.snapshot_path).as_posix()
-        for one in repositories
-        if one.repo_type == "model" and one.repo_id == repository
+        for one in _cached_repositories(hub)
+        if one.repo_id == repository
         for revision in one.revisions
         if MAIN in revision.refs
         for file in revision.files
@@ -428,9 +437,6 @@ def _to_local(source: object) -> object:
     return source
 
 
-logger = logging.getLogger(__name__)
-
-
 def models() -> list[ModelRecord]:
     """List the embedded model, then the usable models in the Hugging Face cache.
 
@@ -456,15 +462,7 @@ def hub_records() -> list[ModelRecord]:
     They are files and folders of checkpoints. Raises `MissingExtraError` without
     huggingface_hub.
     """
-    try:
-        import huggingface_hub
-    except ModuleNotFoundError as error:
-        raise MissingExtraError("listing the Hugging Face cache", "hf") from error
-    try:
-        repositories = huggingface_hub.scan_cache_dir().repos
-    except (huggingface_hub.CacheNotFound, OSError, ValueError) as error:  # ValueError: a file lies there
-        logger.debug("the Hugging Face cache cannot be listed: %s", error)
-        return []
+    repositories = _cached_repositories(_hub("listing the Hugging Face cache"))
     records = [_file_record(*one) for one in _list_hub_files(repositories)]
     records += [_folder_record(*one) for one in _list_hub_folders(repositories)]
     return sorted((record for record in records if record is not None), key=lambda record: record.source)
@@ -477,8 +475,6 @@ def _list_hub_files(repositories: Any) -> Iterator[tuple[str, Path]]:
     the same content.
     """
     for repository in repositories:
-        if repository.repo_type != "model":
-            continue
         seen = set()
         for revision in sorted(repository.revisions, key=lambda one: (MAIN not in one.refs, -one.last_modified)):
             for file in revision.files:
@@ -499,7 +495,7 @@ def _list_hub_folders(repositories: Any) -> Iterator[tuple[str, Path, list[str]]
     Only the newest revision of the main branch is looked at.
     """
     for repository in repositories:
-        for revision in repository.revisions if repository.repo_type == "model" else ():
+        for revision in repository.revisions:
             if MAIN in revision.refs:
                 folder = revision.snapshot_path
                 names = [file.file_path.relative_to(folder).as_posix() for file in revision.files]
@@ -516,12 +512,7 @@ def _folder_record(source: str, folder: Path, names: list[str]) -> ModelRecord |
     if found is None:
         return None
     backend, files = found
-    try:
-        size, digest = sum((folder / name).stat().st_size for name in files), backend.digest(folder)
-    except OSError as error:
-        logger.debug("%s cannot be read: %s", folder, error)
-        return None
-    return ModelRecord(source, source.rsplit("/", 1)[-1], str(folder), size, digest, PRESENT, embedded=False)
+    return _record(source, source.rsplit("/", 1)[-1], folder, backend, [folder / name for name in files])
 
 
 def _file_record(source: str, path: Path, *, embedded: bool = False) -> ModelRecord | None:
@@ -530,11 +521,16 @@ def _file_record(source: str, path: Path, *, embedded: bool = False) -> ModelRec
     None if no back end opens files of this name, or if it cannot be read.
     """
     backend = backend_of_file_name(path.name)
-    if backend is None:
-        return None
+    return None if backend is None else _record(source, path.name, path, backend, [path], embedded=embedded)
+
+
+def _record(
+    source: str, name: str, path: Path, backend: Backend, files: Sequence[Path], *, embedded: bool = False
+) -> ModelRecord | None:
+    """Return the record of a model, or None if a file of it cannot be read."""
     try:
-        size, digest = path.stat().st_size, backend.digest(path)
+        size, digest = sum(file.stat().st_size for file in files), backend.digest(path)
     except OSError as error:
         logger.debug("%s cannot be read: %s", path, error)
         return None
-    return ModelRecord(source, path.name, str(path), size, digest, PRESENT, embedded)
+    return ModelRecord(source, name, str(path), size, digest, PRESENT, embedded)

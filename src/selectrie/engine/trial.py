@@ -49,29 +49,7 @@ _MAX_MESSAGE = 300
 _OPENED, _MARK = "|opened in a child process", {"opened": True}
 
 
-class Marks:
-    """A JSON file that records which model files passed a trial, by digest and build.
-
-    It may be deleted at any time. Failing to write it is not an error; a model file is
-    then tried again.
-
-    Args:
-        path: The file.
-    """
-
-    def __init__(self, path: Path) -> None:
-        self._path = path
-
-    def has(self, key: str) -> bool:
-        """Return whether the model file with this key has passed its trial."""
-        return read_object(self._path).get(key + _OPENED) == _MARK
-
-    def add(self, key: str) -> None:
-        """Record that the model file with this key has passed its trial."""
-        write_object(self._path, read_object(self._path) | {key + _OPENED: _MARK})
-
-
-def try_file(path: Path, backend: Backend, precision: Precision, marks: Marks) -> None:
+def try_file(path: Path, backend: Backend, precision: Precision, marks: Path) -> None:
     """Open a model file in a child process.
 
     Nothing is done for a file that is marked, or a back end that needs no trial.
@@ -80,7 +58,9 @@ def try_file(path: Path, backend: Backend, precision: Precision, marks: Marks) -
         path: The model file.
         backend: The back end's entry in the table.
         precision: The precision with which it will be opened.
-        marks: The record of files that passed; it gets this one.
+        marks: A JSON file that records which model files passed, by digest and build;
+            it gets this one. It may be deleted at any time. Failing to write it is not
+            an error: a model file is then tried again.
 
     Raises:
         ModelError: The error that the child reported; `ModelFileError` if the child
@@ -91,11 +71,11 @@ def try_file(path: Path, backend: Backend, precision: Precision, marks: Marks) -
     if backend.trial is None:
         return
     key, size = backend.trial.identify(path)
-    if marks.has(key):
+    if read_object(marks).get(key + _OPENED) == _MARK:
         return
     if not _opens_in_child(path, backend, precision, MIN_S + size / BYTES_PER_S):
         raise OptionError("untrusted", True, "False: no child process can be started here")  # noqa: FBT003
-    marks.add(key)
+    write_object(marks, read_object(marks) | {key + _OPENED: _MARK})
 
 
 def _opens_in_child(path: Path, backend: Backend, precision: Precision, timeout_s: float) -> bool:

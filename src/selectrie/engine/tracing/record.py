@@ -86,7 +86,7 @@ def record(
     writer = TraceWriter(Path(path), first)
     try:
         journal = Journal(writer.add, chat_time)
-        described = DescribedModel(model, journal.recording_vocabulary(model.vocabulary))
+        described = DescribedModel(journal.recording_vocabulary(model.vocabulary), model.limits, model.identity)
         engine._observe(described, Recorder(writer, full_rows=full_rows))
         yield Recording(writer)
     finally:

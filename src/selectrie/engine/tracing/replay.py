@@ -10,7 +10,6 @@ import json
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from functools import cached_property, partial
 from hashlib import blake2b
 from itertools import count
@@ -21,7 +20,7 @@ from weakref import WeakKeyDictionary
 import numpy as np
 
 from selectrie.backends.remote.vocabulary import read_tokenizer
-from selectrie.core.model import ModelDescription
+from selectrie.core.model import DescribedModel, ModelDescription
 from selectrie.core.path_model import REMOTE, Answer, Cancellation
 from selectrie.core.rows import Reads
 from selectrie.core.types import (
@@ -111,6 +110,8 @@ def _read_vocabulary(tokenizer: object) -> Vocabulary | None:
 class ReplayRuntime(Runtime):
     """The runtime of an engine that answers from a trace.
 
+    `TraceReader.answer` raises for whole rows that were not recorded.
+
     Args:
         trace: The trace.
         tokenizer: The vocabulary of the recorded model; None for the recorded one.
@@ -122,7 +123,7 @@ class ReplayRuntime(Runtime):
     """
 
     def __init__(self, trace: Trace, tokenizer: Vocabulary | None, *, max_waiting: int | None = None) -> None:
-        model = RecordedModel(replayed_vocabulary(trace, tokenizer), limits_of(trace), identity_of(trace))
+        model = DescribedModel(replayed_vocabulary(trace, tokenizer), limits_of(trace), identity_of(trace))
         self.model, self.check = model, check_of(trace)
         self._searches = searches_of(trace)
         rows = RecordedRows(trace)
@@ -143,10 +144,6 @@ class ReplayRuntime(Runtime):
     def session(self, group: TaskGroup, model: ModelDescription) -> Session:
         n_together, max_named = self._searches["n_together"], self._searches["max_named"]
         return Session(group, model, self.check, memories=self, n_together=n_together, max_named=max_named)
-
-    def require_whole_rows(self, what: str, *, instead: str = "") -> None:
-        """Do nothing: `TraceReader.answer` raises for whole rows not recorded."""
-        del what, instead
 
     @contextmanager
     def open_memory(self, context: IntArray) -> Iterator[CanonicalMemory]:
@@ -389,15 +386,6 @@ def _path_key(context: MemoryKind, n_context: int, path: IntArray) -> bytes:
 
 def _token_bytes(tokens: IntArray) -> bytes:
     return np.ascontiguousarray(tokens, dtype=np.int32).tobytes()
-
-
-@dataclass(frozen=True, slots=True)
-class RecordedModel:
-    """The model that a trace was recorded from, a `core.model.ModelDescription`."""
-
-    vocabulary: Vocabulary
-    limits: Limits
-    identity: ModelIdentity
 
 
 def identity_of(trace: Trace) -> ModelIdentity:
