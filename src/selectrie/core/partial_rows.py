@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
+from copy import copy
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -17,9 +19,28 @@ from selectrie.errors import UnreadRowError
 
 Key = TypeVar("Key")
 Value = TypeVar("Value")
+HeldT = TypeVar("HeldT", bound="_HeldRows")
 
 
-class SelectedRows(KnownRows):
+class _HeldRows(ABC):
+    """Base class of rows whose values were checked and copied from the model."""
+
+    __slots__ = ()
+
+    @abstractmethod
+    def take(self: HeldT, order: ArrayLike) -> HeldT: ...
+
+    def slice(self: HeldT, start: int, stop: int) -> HeldT:  # noqa: PYI019 - as above
+        return self.take(np.arange(start, stop))
+
+    def copy(self: HeldT) -> HeldT:  # noqa: PYI019 - as above
+        return self
+
+    def fetch(self: HeldT, reads: Callable[[], Reads]) -> HeldT:  # noqa: ARG002, PYI019 - nothing more can be read
+        return self
+
+
+class SelectedRows(_HeldRows, KnownRows):
     """The values of n rows that a `Reads` names, and nothing else.
 
     Reading any other value raises `UnreadRowError`. The values have the bits of the
@@ -85,11 +106,7 @@ class SelectedRows(KnownRows):
     def logp(self, i: ArrayLike, token_ids: ArrayLike) -> FloatArray:
         rows, ids = np.broadcast_arrays(self._index[np.asarray(i, dtype=np.int64)], np.asarray(token_ids))
         tables = self._known()
-        result: FloatArray = np.empty(rows.shape, dtype=np.float64)
-        wanted = pair_keys(rows, ids)
-        at = np.minimum(np.searchsorted(tables.pairs, wanted), max(0, len(tables.pairs) - 1))
-        is_known = tables.pairs[at] == wanted if len(tables.pairs) else np.zeros(rows.shape, dtype=np.bool_)
-        result[is_known] = self._logp[tables.order[at[is_known]]]
+        result, is_known = _look_up(tables.pairs, tables.logp, pair_keys(rows, ids))
         for row in np.unique(rows[~is_known]).tolist():
             here = ~is_known & (rows == row)
             if row not in tables.whole:
@@ -135,24 +152,10 @@ class SelectedRows(KnownRows):
         row = int(self._index[i])
         return self._whole.logits(_value_of(self._known().whole, row, row, "the logits"))
 
-    def slice(self, start: int, stop: int) -> SelectedRows:
-        return self.take(np.arange(start, stop))
-
     def take(self, order: ArrayLike) -> SelectedRows:
-        part = SelectedRows(
-            self._reads,
-            logp=self._logp,
-            masses=self._masses,
-            rests=self._rests,
-            tops=self._tops,
-            whole=self._whole,
-            best=self._best,
-        )
-        part._index, part._tables = self._index[np.asarray(order, dtype=np.int64)], self._tables
+        part = copy(self)
+        part._index = self._index[np.asarray(order, dtype=np.int64)]
         return part
-
-    def copy(self) -> SelectedRows:
-        return self  # the values are not in the model's buffer
 
     def stacked(self, others: Sequence[SelectedRows]) -> SelectedRows:
         parts = [self, *others]
@@ -169,13 +172,10 @@ class SelectedRows(KnownRows):
         stacked._index = np.concatenate([part._index + start for start, part in zip(starts, parts, strict=False)])
         return stacked
 
-    def fetch(self, reads: Callable[[], Reads]) -> SelectedRows:  # noqa: ARG002 - nothing more can be read
-        return self
-
     def _known(self) -> _Tables:
         """Return the tables for looking up values, built on first use."""
         if self._tables is None:
-            self._tables = _Tables.of(self._reads, self._masses, self._rests, self._tops)
+            self._tables = _Tables.of(self._reads, self._logp, self._masses, self._rests, self._tops)
         return self._tables
 
 
@@ -185,7 +185,7 @@ class _Tables:
 
     Attributes:
         pairs: int64[m], the pairs of row and token, ascending.
-        order: int64[m], the position of each pair in `Reads.ids`.
+        logp: float64[m], the log-probability of each pair.
         masses, rests: Values by row and bytes of the ids.
         tops: The number of tokens read, and the tokens with their log-probabilities, by
             row and allowed set.
@@ -193,7 +193,7 @@ class _Tables:
     """
 
     pairs: Indices
-    order: Indices
+    logp: FloatArray
     masses: dict[tuple[int, bytes], float]
     rests: dict[tuple[int, bytes], float]
     tops: dict[tuple[int, bytes], tuple[float, tuple[IntArray, FloatArray]]]
@@ -202,6 +202,7 @@ class _Tables:
     @staticmethod
     def of(
         reads: Reads,
+        logp: FloatArray,
         masses: Sequence[float],
         rests: Sequence[float],
         tops: Sequence[tuple[IntArray, FloatArray]],
@@ -218,7 +219,7 @@ class _Tables:
                 longest[key] = n_read, values
         return _Tables(
             pairs[order],
-            order,
+            logp[order],
             {(one.row, one.ids.tobytes()): value for one, value in zip(reads.masses, masses, strict=True)},
             {(one.row, one.ids.tobytes()): value for one, value in zip(reads.rests, rests, strict=True)},
             longest,
@@ -257,7 +258,7 @@ Dense rows sum exponentials of float32 numbers, whose rounding moves a sum by le
 Bounds = tuple[float, float]
 
 
-class BoundedRows:
+class BoundedRows(_HeldRows):
     """Some tokens' log-probabilities in n rows, with bounds on the sum of all others.
 
     The log-probability of a known token and the mass of known tokens have the bits
@@ -284,12 +285,12 @@ class BoundedRows:
     def nbytes(self) -> int:
         return sum(row.ids.nbytes + row.logp.nbytes for row in self._rows)
 
+    def check(self) -> None:
+        """Do nothing: there are no logits to check."""
+
     def known(self, i: int) -> RowBounds:
         """Return the known values and the bounds of row i."""
         return self._rows[i]
-
-    def check(self) -> None:
-        """Do nothing: there are no logits to check."""
 
     def logp(self, i: ArrayLike, token_ids: ArrayLike) -> FloatArray:
         rows, ids = np.broadcast_arrays(np.asarray(i, dtype=np.int64), np.asarray(token_ids, dtype=np.int64))
@@ -371,20 +372,11 @@ class BoundedRows:
     def logits(self, i: int) -> LogitArray:
         raise UnreadRowError(i, "the logits")
 
-    def slice(self, start: int, stop: int) -> BoundedRows:
-        return BoundedRows(self._rows[start:stop], self._n_tokens)
-
     def take(self, order: ArrayLike) -> BoundedRows:
         return BoundedRows([self._rows[i] for i in np.asarray(order, dtype=np.int64).tolist()], self._n_tokens)
 
-    def copy(self) -> BoundedRows:
-        return self  # the values are not in the model's buffer
-
     def stacked(self, others: Sequence[BoundedRows]) -> BoundedRows:
         return BoundedRows([row for part in (self, *others) for row in part._rows], self._n_tokens)
-
-    def fetch(self, reads: Callable[[], Reads]) -> BoundedRows:  # noqa: ARG002 - nothing more can be read
-        return self
 
     def _known(self) -> tuple[Indices, FloatArray]:
         """Return the known pairs of row and token, ascending, and their values."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from typing import final
+from typing import Any, final
 
 import llama_cpp
 import numpy as np
@@ -21,7 +21,7 @@ from selectrie.backends.llama_cpp.context import (
 )
 from selectrie.backends.llama_cpp.library import StopFlag, build, processor, weights_type
 from selectrie.backends.llama_cpp.options import LlamaOptions
-from selectrie.backends.llama_cpp.sequences import AttentionSequences, RecurrentSequences, Sequences
+from selectrie.backends.llama_cpp.sequences import AttentionSequences, RecurrentSequences
 from selectrie.backends.llama_cpp.weights import Weights, open_weights
 from selectrie.backends.prefix_tree import (
     CallPlan,
@@ -125,7 +125,7 @@ class LlamaModel:
         self._context = Context(weights, options, size, stop)
         self._kind = weights.kind
         self._tree = PrefixTree(self._context.n_vocabulary)
-        self._sequences: Sequences
+        self._sequences: AttentionSequences | RecurrentSequences
         if self._kind.is_recurrent:
             self._sequences = RecurrentSequences(self._tree, self._context, cells=self._kind is ModelKind.HYBRID)
         else:
@@ -220,13 +220,13 @@ class LlamaModel:
         self._context.stop.clear()
         plan = self._tree.plan(parents, tokens, wanted, keep)
         require_one_round(self._kind, parents, keep)
-        row_plan = self._sequences.plan_rows(plan)
+        row_plan: Any = self._sequences.plan_rows(plan)
         require_rows(row_plan.n_rows, self._rows_per_call)
         self._sequences.make_room(plan, row_plan, self._context.size.nodes)
         n_decodes = self._n_decodes
         try:
             n_recovered, recovery_s = self._sequences.recover(row_plan, self._evaluate_run)
-            layout = self._sequences.lay_out(plan, row_plan)
+            layout: Any = self._sequences.lay_out(plan, row_plan)
             self._sequences.prepare(layout)
             decoded = self._decode(layout.rows)
             n_rows = n_recovered + row_plan.n_rows

@@ -6,13 +6,18 @@ evaluated under the id of a kept state, so a failed call cannot spoil it. A run 
 rows is evaluated under a copy of the state at which it begins. The copy is kept for the
 run's last node or discarded. (RWKV refuses coupled sequences. A hybrid accepts them,
 but gives wrong answers with rc 0 when an inner node is extended later.)
+
+A call goes through `plan_rows`, `make_room`, `recover`, `lay_out`, `prepare`, the
+decode, `PrefixTree.commit` and `finish`. Row plans and layouts are passed back to the
+object that made them. After an exception from `recover` on, `restore` is called; if it
+returns False, the memory must be cleared.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Protocol, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,97 +33,6 @@ Evaluate: TypeAlias = Callable[[int, IntArray, int], float]
 
 (sequence id, tokens, position of the first one) -> seconds.
 """
-
-
-class RowPlan(Protocol):
-    """The rows that a call evaluates, before they have positions and sequence ids."""
-
-    @property
-    def n_rows(self) -> int: ...
-
-
-class RowLayout(Protocol):
-    """The rows of a call in the order of the decode.
-
-    `entry` is int64[R], the entry of the plan that each row evaluates.
-    """
-
-    @property
-    def rows(self) -> BatchRows: ...
-
-    @property
-    def entry(self) -> NDArray[np.int64]: ...
-
-
-class Sequences(Protocol):
-    """Assigns sequence ids, and records the node at which each sequence ends.
-
-    Row plans and layouts are passed back to the object that made them.
-
-    A call goes through `plan_rows`, `make_room`, `recover`, `lay_out`, `prepare`, the
-    decode, `PrefixTree.commit` and `finish`. After an exception from `recover` on,
-    `restore` is called.
-    """
-
-    sequences: int
-    padding_id: int
-
-    @property
-    def free_sequences(self) -> int:
-        """Return how many branches would be free if all unheld nodes were dropped."""
-
-    def can_extend(self, node: int) -> bool:
-        """Return whether a live node can be a parent."""
-
-    def plan_rows(self, plan: CallPlan) -> RowPlan:
-        """Return the rows that a call evaluates. Changes nothing.
-
-        They are all new entries of `plan`, and existing ones that are needed again.
-        """
-
-    def make_room(self, plan: CallPlan, row_plan: Any, nodes: int) -> None:
-        """Drop nodes without references until the call fits.
-
-        Raises `CapacityError` before anything has changed.
-        """
-
-    def recover(self, row_plan: Any, evaluate: Evaluate) -> tuple[int, float]:
-        """Evaluate the states again that the call needs and an earlier failure lost.
-
-        Returns the number of rows evaluated and the seconds that it took.
-
-        Args:
-            row_plan: The result of `plan_rows`.
-            evaluate: Evaluates tokens of one sequence (see `Evaluate`).
-        """
-
-    def lay_out(self, plan: CallPlan, row_plan: Any) -> RowLayout:
-        """Return the rows with their positions and sequence ids. Changes nothing."""
-
-    def prepare(self, layout: Any) -> None:
-        """Change llama.cpp's memory so that `layout` can be decoded."""
-
-    def finish(self, layout: Any, nodes: list[int]) -> None:
-        """Clean up after the commit of the call.
-
-        Removes the sequences that only this call needed, and records which sequence
-        ends at which node. `nodes` has the node of each entry of the plan.
-        """
-
-    def release(self, nodes: IntArray, *, forget: bool) -> None:
-        """Release references as `Model.release` does."""
-
-    def trim(self, idle_rows: int) -> int:
-        """Drop unused nodes as `Model.trim` does."""
-
-    def restore(self) -> bool:
-        """Make llama.cpp's memory match the records of this object after a failure.
-
-        Returns whether that worked; otherwise the memory must be cleared.
-        """
-
-    def forget(self) -> None:
-        """Forget all sequences, because the tree was cleared."""
 
 
 _PIECE = 128

@@ -27,7 +27,7 @@ from selectrie.backends.remote.dialects import (
 )
 from selectrie.backends.remote.transport import JsonValue, Server, Transport
 from selectrie.backends.remote.vocabulary import RemoteTokenizer, read_vocabulary
-from selectrie.core.path_model import Cancellation, PathLimits, RowBounds, RowQuery, ServedText, check_queries
+from selectrie.core.path_model import Cancellation, RowBounds, RowQuery, ServedText, check_queries
 from selectrie.core.types import IntArray, ModelIdentity
 from selectrie.core.vocabulary import Vocabulary
 from selectrie.errors import CancelledError, OptionError, ServerError, TextError, UnsupportedModelError, clip
@@ -335,9 +335,7 @@ def _choose_model(entries: Sequence[JsonValue], model: str | None) -> JsonValue:
     """Return the entry of a model in the server's list, or raise `OptionError`."""
     names = [entry["id"].text() for entry in entries]
     listed = ", ".join(repr(clip(name, 80)) for name in names[:_MAX_NAMES]) + (" …" if len(names) > _MAX_NAMES else "")
-    if model is None and len(names) != 1:
-        raise OptionError("model", model, f"one of the models that the server has: {listed or 'none'}")
-    if model is not None and model not in names:
+    if len(names) != 1 if model is None else model not in names:
         raise OptionError("model", model, f"one of the models that the server has: {listed or 'none'}")
     return entries[0 if model is None else names.index(model)]
 
@@ -353,11 +351,9 @@ async def _ask_details(transport: Transport, found: ServerInfo) -> None:
         found.tolerance = 0.0 if stated is None else stated.nats()
         health = await transport.get("/health", may_lack=True)
         version = None if health is None else health.get("version")
-    elif found.kind is Kind.VLLM:
-        answer = await transport.get("/version", may_lack=True)
-        version = None if answer is None else answer.get("version")
-    elif found.kind is Kind.SGLANG:
-        answer = await transport.get("/get_server_info", max_bytes=8 << 20, may_lack=True)
+    elif found.kind in {Kind.VLLM, Kind.SGLANG}:
+        path = "/version" if found.kind is Kind.VLLM else "/get_server_info"
+        answer = await transport.get(path, max_bytes=8 << 20, may_lack=True)
         version = None if answer is None else answer.get("version")
     elif found.kind is Kind.LLAMA_SERVER:
         props = await transport.get("/props", max_bytes=8 << 20, may_lack=True)
@@ -398,34 +394,15 @@ class RemoteModel:
         self.transport, self.dialect, self._prompt_of = transport, dialect, prompt_of
         # Requests that wait for one another do not wait within their timeout.
         self._places = asyncio.Semaphore(max(1, dialect.limits.requests_in_flight))
-        self._vocabulary, self._identity, self._tolerance = vocabulary, identity, tolerance
-
-    @property
-    def vocabulary(self) -> Vocabulary:
-        return self._vocabulary
-
-    @property
-    def identity(self) -> ModelIdentity:
-        return self._identity
-
-    @property
-    def limits(self) -> PathLimits:
-        return self.dialect.limits
-
-    @property
-    def tolerance(self) -> float:
-        return self._tolerance
+        self.vocabulary, self.identity, self.tolerance = vocabulary, identity, tolerance
+        self.limits, self.sampler_name = dialect.limits, identity.build
 
     def rows(self, queries: Sequence[RowQuery], cancellation: Cancellation) -> list[RowBounds]:
-        check_queries(queries, self.limits, len(self._vocabulary.pieces))
+        check_queries(queries, self.limits, len(self.vocabulary.pieces))
         self.transport.require_open()
         if cancellation.is_cancelled:
             raise CancelledError
         return self.transport.run(lambda: self.dialect.rows(queries), cancellation)
-
-    @property
-    def sampler_name(self) -> str:
-        return self._identity.build
 
     def complete(
         self,
@@ -438,7 +415,7 @@ class RemoteModel:
 
         async def draw_text() -> ServedText:
             async with self._places:
-                return await draw(self.transport, self._identity.name, ids, self._prompt_of(ids), fields)
+                return await draw(self.transport, self.identity.name, ids, self._prompt_of(ids), fields)
 
         self.transport.start(draw_text, done, cancellation)
 

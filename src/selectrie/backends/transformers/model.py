@@ -383,7 +383,7 @@ class ModuleModel(ABC):
             stop: Set to interrupt a running call.
             n_prefix: Number of tokens that stand before all contexts.
         """
-        self._prepared, self._vocabulary = prepared, vocabulary
+        self._prepared, self.vocabulary = prepared, vocabulary
         self._tree, self._contexts = tree, contexts
         self._stop, self._n_prefix = stop, n_prefix
         prepared.acquire()
@@ -397,10 +397,6 @@ class ModuleModel(ABC):
     @abstractmethod
     def limits(self) -> Limits: ...
 
-    @property
-    def vocabulary(self) -> Vocabulary:
-        return self._vocabulary
-
     def extend(self, parents: IntArray, tokens: IntArray, wanted: BoolArray, keep: BoolArray) -> Extension:
         self._require_open()
         self._stop.clear()
@@ -412,7 +408,7 @@ class ModuleModel(ABC):
         self._contexts.make_room(plan, row_plan)
         try:
             evaluated = self._evaluate(plan, row_plan)
-            rows = _wanted_rows(evaluated, plan, wanted, self._vocabulary.n_tokens)
+            rows = _wanted_rows(evaluated, plan, wanted, self.vocabulary.n_tokens)
             nodes = self._tree.commit(plan, evaluated.n_rows)
             self._contexts.finish(plan, row_plan, plan.nodes_of_entries(nodes))
         except BaseException:

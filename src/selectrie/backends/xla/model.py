@@ -240,41 +240,40 @@ class SharedModule:
 
 @final
 class XlaModel(ModuleModel):
-    """A model that evaluates trees of contexts with compiled programs."""
+    """A model that evaluates trees of contexts with compiled programs.
+
+    Attributes:
+        source: The parts that it shares with its `new_context` models.
+    """
 
     def __init__(self, source: SharedModule, *, nodes: int, rows: int, n_cells: int) -> None:
         tree = PrefixTree(source.vocabulary.n_tokens)
-        self._source = source
+        self.source = source
         self._cells = PoolCells(tree, source.programs, nodes=nodes, n_cells=n_cells, stop=source.stop)
         super().__init__(source.prepared, source.vocabulary, tree, self._cells, stop=source.stop)
         self._nodes, self._rows = nodes, rows
 
     @property
     def limits(self) -> Limits:
-        prepared = self._source.prepared
+        prepared = self.source.prepared
         return Limits(
             nodes=self._nodes,
             sequences=self._nodes,
             rows_per_call=self._rows,
             kind=prepared.kind,
             max_idle_rows=None,
-            batch_sizes=self._source.bodies,
+            batch_sizes=self.source.bodies,
             larger_context=larger_context(self._nodes, prepared.max_positions),
         )
 
     @property
     def identity(self) -> ModelIdentity:
-        return self._source.identity
-
-    @property
-    def source(self) -> SharedModule:
-        """Return the parts that this model shares with its `new_context` models."""
-        return self._source
+        return self.source.identity
 
     @property
     def n_compiled(self) -> tuple[int, int]:
         """Return the numbers of bodies and of heads compiled for the module so far."""
-        return self._source.programs.n_bodies, self._source.programs.n_heads
+        return self.source.programs.n_bodies, self.source.programs.n_heads
 
     def seconds_of_body(self, size: int, n_runs: int) -> float:
         """Compile the layers for `size` rows over this model's key/value pool.
@@ -297,12 +296,12 @@ class XlaModel(ModuleModel):
     ) -> XlaModel:
         self._require_open()
         nodes = max(nodes, 8)
-        rows = min(self._source.rows_per_call, nodes, rows or nodes)
-        n_cells = self._source.lengths.length_for(cells_needed(nodes, rows))
-        return XlaModel(self._source, nodes=nodes, rows=rows, n_cells=n_cells)
+        rows = min(self.source.rows_per_call, nodes, rows or nodes)
+        n_cells = self.source.lengths.length_for(cells_needed(nodes, rows))
+        return XlaModel(self.source, nodes=nodes, rows=rows, n_cells=n_cells)
 
     def _evaluate(self, plan: CallPlan, rows: Any) -> CallLogits:
-        return self._cells.evaluate(plan, rows, self._source.bodies, self._source.heads)
+        return self._cells.evaluate(plan, rows, self.source.bodies, self.source.heads)
 
 
 def _processor(device: Any) -> str:
