@@ -12,8 +12,8 @@ from selectrie.core.partial_rows import SelectedRows
 from selectrie.core.rows import DenseRows, Reads
 from selectrie.core.token_trie import TokenTrie
 from selectrie.core.types import Capacity
+from selectrie.decoding.automaton.automaton_search import AutomatonSearch
 from selectrie.decoding.automaton.automaton_task import AutomatonSpec
-from selectrie.decoding.automaton.best_first import AutomatonSearch
 from selectrie.decoding.automaton.exact_sampling import ExactSampleTask
 from selectrie.decoding.beam.search import BeamSpec, BeamTask
 from selectrie.decoding.sampling.task import GuessTask, SampleSpec, SampleTask

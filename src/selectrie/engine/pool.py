@@ -259,7 +259,7 @@ class ModelPool(OneProcess):
         number("wait_s", wait_s, min_value=0, remedy="seconds to wait, 0 for none")
         entry, use = self._entries[name], _Use()
         try:
-            yield self._acquire(entry, use, monotonic() + wait_s, on_room or _ignore)
+            yield self._acquire(entry, use, monotonic() + wait_s, on_room or (lambda: None))
         finally:
             self._release(entry, use)
 
@@ -468,10 +468,6 @@ class ModelPool(OneProcess):
                 self._turn += 1
                 entry.turn, entry.idle_since = self._turn, monotonic()
             self._changed.notify_all()
-
-
-def _ignore() -> None:
-    """Do nothing (the default of `on_room`)."""
 
 
 def memory_needed(source: ModelSource, backend: str | None, options: Mapping[str, Any]) -> int:

@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 
 from selectrie.core.rows import DenseRows
 from selectrie.core.types import Capacity, Limits, ModelKind
-from selectrie.decoding.automaton.automaton_task import FinishedPath, FinishedPaths, canonical_paths
-from selectrie.decoding.automaton.best_first import AutomatonSearch, AutomatonSpec
+from selectrie.decoding.automaton.automaton_search import AutomatonSearch
+from selectrie.decoding.automaton.automaton_task import AutomatonSpec, FinishedPath, FinishedPaths, canonical_paths
 from selectrie.decoding.automaton.exact_sampling import ExactSampleTask
 from selectrie.decoding.search_state import OpenList, RowChildren
 from selectrie.errors import OptionError, ProtocolError, TokenRangeError

@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 import selectrie
 from selectrie.core.automaton import ProductAutomaton
 from selectrie.core.types import Limits, ModelKind
+from selectrie.decoding.automaton.automaton_search import AutomatonSearch
 from selectrie.decoding.automaton.automaton_task import AutomatonSpec
-from selectrie.decoding.automaton.best_first import AutomatonSearch
 from selectrie.engine.engine import Engine
 from selectrie.engine.precision_check import SelfCheck
 from selectrie.engine.rendering import product_search

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-import time
 from concurrent.futures import Future
 from contextlib import suppress
 from types import SimpleNamespace
@@ -102,6 +101,7 @@ def test_a_result_that_is_not_set_in_time_is_a_timeout():
 def test_only_the_main_thread_wakes_to_look_for_signals(monkeypatch):
     """A thousand threads that look ten times a second would slow the model's thread down."""
     waits_s: list[float] = []
+    begins_wait = threading.Event()
 
     class Lock:
         def __init__(self) -> None:
@@ -111,6 +111,7 @@ def test_only_the_main_thread_wakes_to_look_for_signals(monkeypatch):
         def acquire(self, timeout: float = -1) -> bool:
             if timeout > 0:
                 waits_s.append(timeout)
+                begins_wait.set()
             return self._lock.acquire(timeout=timeout)
 
     names = {name: getattr(threading, name) for name in ("current_thread", "main_thread", "TIMEOUT_MAX")}
@@ -118,8 +119,7 @@ def test_only_the_main_thread_wakes_to_look_for_signals(monkeypatch):
     outcome: Outcome[int] = Outcome()
     waiting = threading.Thread(target=outcome.result, daemon=True)
     waiting.start()
-    while not waits_s:
-        time.sleep(0.001)
+    assert begins_wait.wait(WAITS_S)
     assert waits_s == [threading.TIMEOUT_MAX]
     outcome.set_result(0)
     waiting.join(WAITS_S)

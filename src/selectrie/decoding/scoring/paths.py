@@ -332,16 +332,11 @@ def stack_evaluations(evaluations: Sequence[TrieEvaluation]) -> TrieEvaluation |
         return None
     if any(not np.array_equal(one.evaluated, first.evaluated) for one in evaluations[1:]):
         return None
-    return TrieEvaluation(
+    return replace(
+        first,
         edge_logp=np.stack([one.edge_logp for one in evaluations]),
         eog_logp=np.stack([one.eog_logp for one in evaluations]),
         rest=Interval.point(np.stack([one.rest.low for one in evaluations])),
-        observed=first.observed,
-        evaluated=first.evaluated,
-        n_evaluated=first.n_evaluated,
-        top_ids=first.top_ids,
-        top_logp=first.top_logp,
-        best_token=first.best_token,
     )
 
 

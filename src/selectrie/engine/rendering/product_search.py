@@ -17,8 +17,8 @@ from selectrie.core.automaton import Automaton, ChoiceAutomaton, ProductAutomato
 from selectrie.core.token_trie import TokenTrie
 from selectrie.core.types import Cost, FloatArray, Limits
 from selectrie.core.vocabulary import Vocabulary
+from selectrie.decoding.automaton.automaton_search import AutomatonSearch
 from selectrie.decoding.automaton.automaton_task import AutomatonOutcome, AutomatonSpec
-from selectrie.decoding.automaton.best_first import AutomatonSearch
 from selectrie.decoding.beam.expansion import BeamSpec
 from selectrie.decoding.beam.search import BeamTask
 from selectrie.decoding.scoring.evaluation import TrieEvaluation, row_needs
@@ -35,7 +35,7 @@ from selectrie.engine.requests.select import settle_scores
 from selectrie.engine.requests.selection import PreparedSelect
 from selectrie.engine.requests.session import Session
 from selectrie.errors import ChoiceError, InternalError, OptionError
-from selectrie.options import BeamSearchParams, ScoringRule, SearchParams
+from selectrie.options import BeamSearchParams, SearchParams
 from selectrie.results import Certificate, Selection
 from selectrie.tokenization.canonical import is_cut
 from selectrie.tokenization.encoding import EncodedChoices, PromptText
@@ -562,14 +562,9 @@ def _prepare_scoring(vocabulary: Vocabulary, searched: _SearchedProduct) -> Prep
         trie=trie,
         needs=needs,
         healing=healing,
-        rule=ScoringRule(),
-        custom=None,
         terminator=searched.terminator,
-        log_prior=None,
         lengths=Lengths.of(shown, trie),
         search=SearchParams(k=searched.search_request.k),
-        method="exhaustive",
-        premises=(),
         plan=ScorePlan(trie, needs),
     )
 

@@ -14,8 +14,8 @@ from selectrie.core.numerics import Interval
 from selectrie.core.path_model import REMOTE
 from selectrie.core.token_trie import TokenTrie
 from selectrie.core.types import Cost
-from selectrie.decoding.automaton.automaton_task import accepts
-from selectrie.decoding.automaton.best_first import AutomatonOutcome, AutomatonSearch
+from selectrie.decoding.automaton.automaton_search import AutomatonSearch
+from selectrie.decoding.automaton.automaton_task import AutomatonOutcome, accepts
 from selectrie.decoding.beam.search import BeamOutcome, BeamPath, BeamSpec, BeamTask
 from selectrie.decoding.scoring.rules import coverage_of
 from selectrie.decoding.scoring.tolerance import ROUNDING

@@ -13,8 +13,8 @@ from selectrie.core.model import ModelDescription
 from selectrie.core.numerics import ROUNDED_SUM, Interval
 from selectrie.core.token_trie import TokenTrie
 from selectrie.core.types import Cost, FloatArray
-from selectrie.decoding.automaton.automaton_task import FinishedPath
-from selectrie.decoding.automaton.best_first import AutomatonOutcome, AutomatonSearch
+from selectrie.decoding.automaton.automaton_search import AutomatonSearch
+from selectrie.decoding.automaton.automaton_task import AutomatonOutcome, FinishedPath
 from selectrie.decoding.automaton.exact_sampling import ExactOutcome, ExactSampleTask
 from selectrie.decoding.sampling.task import Sampled, SampleSpec, SampleTask
 from selectrie.decoding.scoring.rules import coverage_of, posterior

@@ -100,15 +100,15 @@ class PreparedSelect:
         trie: The trie of the choices' tokens.
         needs: The rows to evaluate.
         healing: How the probability of the healed bytes is computed.
-        rule: The named rule.
-        custom: The caller's callable rule, or None.
         terminator: The terminator of the choices.
-        log_prior: float64[C], the log of each choice's prior, or None.
         lengths: The lengths that rules divide by.
         search: Options of the search.
+        plan: Data that all tasks which score the trie share.
+        rule: The named rule.
+        custom: The caller's callable rule, or None.
+        log_prior: float64[C], the log of each choice's prior, or None.
         method: "exhaustive" or "best_first".
         premises: Contexts of the baseline. The same paths are evaluated after each.
-        plan: Data that all tasks which score the trie share.
         notes: Notes for the user in the result.
         values: The values of the choices if they were a mapping, else None.
         time: The time that the chat template was given, or "".
@@ -123,15 +123,15 @@ class PreparedSelect:
     trie: TokenTrie
     needs: RowNeeds
     healing: HealPlan
-    rule: ScoringRule
-    custom: CustomRule | None
     terminator: str
-    log_prior: FloatArray | None
     lengths: Lengths
     search: SearchParams
-    method: str
-    premises: tuple[IntArray, ...]
     plan: ScorePlan
+    rule: ScoringRule = JOINT
+    custom: CustomRule | None = None
+    log_prior: FloatArray | None = None
+    method: str = "exhaustive"
+    premises: tuple[IntArray, ...] = ()
     notes: tuple[str, ...] = ()
     values: tuple[object, ...] | None = None
     time: str = ""
@@ -337,7 +337,6 @@ class SelectPlan:
             log_prior=log_priors(request.prior, self._texts),
             lengths=lengths,
             search=request.search,
-            method="exhaustive",
             premises=_premise_contexts(vocabulary, rule, request.prompting)
             if self._premises is None
             else tuple(_baseline_context(vocabulary, one, self._written, request, encoded) for one in self._premises),

@@ -49,11 +49,21 @@ Ctrl-C may keep a thread that leaves `ModelThread.using` from reporting that.
 """
 
 
-class _Canceller(Protocol):
-    """The part of the thread, or of another runner of tasks, that a handle uses."""
+class Runner(Protocol):
+    """Runs the tasks of a group: the model's thread, or a second memory on that thread.
 
-    def check_process(self) -> None: ...
+    `JobThread` describes the methods.
+    """
+
+    @property
+    def observer(self) -> Observer | None: ...
+    def now(self) -> float: ...
+    def handle(self, job: Job) -> Handle[Any]: ...
+    def queue(self, *handles: Handle[Any]) -> None: ...
+    def call(self, function: Callable[[], R]) -> R: ...
     def cancel(self, job: Job) -> None: ...
+    def interrupt(self) -> None: ...
+    def check_process(self) -> None: ...
 
 
 class SchedulerLike(Protocol):
@@ -92,7 +102,7 @@ class Handle(Generic[R]):
         job: The task with its state, for the thread that runs it.
     """
 
-    def __init__(self, model_thread: _Canceller, job: Job) -> None:
+    def __init__(self, model_thread: Runner, job: Job) -> None:
         self._model_thread, self.job = model_thread, job
         # Only a weak reference to the job: its task or callback may hold this handle,
         # by way of the engine.
@@ -136,7 +146,7 @@ class Handle(Generic[R]):
         return self.job.cost
 
 
-def _abandon(model_thread: _Canceller, job: weakref.ref[Job]) -> None:
+def _abandon(model_thread: Runner, job: weakref.ref[Job]) -> None:
     """Cancel a job whose handle was garbage-collected.
 
     The garbage collector may call this at any point of any thread, so it takes no lock.

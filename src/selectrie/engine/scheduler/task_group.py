@@ -12,7 +12,7 @@ from typing import Any, Generic, Protocol, TypeVar
 from selectrie.core.model import Model
 from selectrie.decoding.task import Task
 from selectrie.engine.scheduler.job import Job, Observer, Outcome
-from selectrie.engine.scheduler.model_thread import Handle, JobThread
+from selectrie.engine.scheduler.model_thread import Handle, JobThread, Runner
 from selectrie.engine.scheduler.scheduler import Scheduler
 from selectrie.engine.scheduler.turns import Turn
 from selectrie.errors import CancelledError, ClosedError, ForkedError
@@ -30,22 +30,6 @@ class Counting(Task[R_co], Protocol[R_co]):
 
     @property
     def n_evaluated(self) -> int: ...
-
-
-class Runner(Protocol):
-    """Runs the tasks of a group: the model's thread, or a second memory on that thread.
-
-    `JobThread` describes the methods.
-    """
-
-    @property
-    def observer(self) -> Observer | None: ...
-    def now(self) -> float: ...
-    def handle(self, job: Job) -> Handle[Any]: ...
-    def queue(self, *handles: Handle[Any]) -> None: ...
-    def call(self, function: Callable[[], R]) -> R: ...
-    def interrupt(self) -> None: ...
-    def check_process(self) -> None: ...
 
 
 class TaskGroup:

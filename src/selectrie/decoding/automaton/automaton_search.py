@@ -33,8 +33,6 @@ from selectrie.decoding.search_state import (
 from selectrie.decoding.task import Ask
 from selectrie.errors import OptionError
 
-__all__ = ["AutomatonOutcome", "AutomatonSearch", "AutomatonSpec"]
-
 Grow = Callable[[int, int, float], int]
 """Adds a token after a node: maps (parent, token, logp) to the token's node."""
 LogpOf = Callable[[int, int], float | None]
