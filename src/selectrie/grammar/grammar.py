@@ -686,17 +686,23 @@ def _check_source(text: object, ending: str) -> None:
 
 
 def _read_file(path: Path) -> str:
-    """Return the text of a file without a byte order mark and with LF line ends."""
     try:
-        data = path.read_bytes()
+        return decode_source(path.read_bytes(), str(path))
     except (OSError, ValueError) as error:  # ValueError: the name has a null character or half a surrogate pair
         raise InputFileError(str(path), getattr(error, "strerror", None) or str(error)) from error
+
+
+def decode_source(data: bytes, path: str) -> str:
+    """Return the text of a file, with LF line ends and without a byte order mark.
+
+    Raises `InputFileError` with path and line if the data is not UTF-8.
+    """
     try:
         return data.decode("utf-8").removeprefix("\ufeff").replace("\r\n", "\n").replace("\r", "\n")
     except UnicodeDecodeError as error:
         line = data.count(b"\n", 0, error.start) + 1
         reason = f"byte 0x{data[error.start]:02x} is not UTF-8 ({error.reason}); save the file as UTF-8"
-        raise InputFileError(str(path), reason, line=line) from error
+        raise InputFileError(path, reason, line=line) from error
 
 
 def _restore_grammar(source: Any, name: str, notes: tuple[str, ...]) -> Grammar:

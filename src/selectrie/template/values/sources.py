@@ -20,7 +20,7 @@ from selectrie.errors import (
     TemplateError,
 )
 from selectrie.grammar import Grammar, installed_names
-from selectrie.grammar.grammar import ENDINGS
+from selectrie.grammar.grammar import ENDINGS, decode_source
 from selectrie.template.values.values import describe, did_you_mean
 
 MAX_PATTERNS = 64
@@ -33,7 +33,6 @@ The pattern used last is kept in any case.
 MAX_FILE_BYTES = 1 << 20
 """Maximum size of one file."""
 HANDLEBARS_ENDINGS = (".hbs", ".handlebars")
-_BOM = b"\xef\xbb\xbf"
 
 
 class Patterns:
@@ -85,13 +84,7 @@ def read_source(path: Path, shown_as: str) -> str:
         raise InputFileError(shown_as, getattr(error, "strerror", None) or str(error)) from error
     if len(data) > MAX_FILE_BYTES:
         raise InputFileError(shown_as, f"is longer than {MAX_FILE_BYTES} bytes; split it with `include`")
-    data = data.removeprefix(_BOM)
-    try:
-        return data.decode("utf-8").replace("\r\n", "\n").replace("\r", "\n")
-    except UnicodeDecodeError as error:
-        line = data.count(b"\n", 0, error.start) + 1
-        reason = f"byte 0x{data[error.start]:02x} is not UTF-8 ({error.reason}); save the file as UTF-8"
-        raise InputFileError(shown_as, reason, line=line) from error
+    return decode_source(data, shown_as)
 
 
 def dialect_of(path: str, otherwise: str) -> str:
