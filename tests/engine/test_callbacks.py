@@ -73,6 +73,9 @@ def test_what_a_callback_raises_is_raised_where_the_answer_is_waited_for(form, e
         assert outcome_of(lambda: FORMS[form](engine, fail)) is error
         assert outcome_of(other.generation).texts == expected
         assert outcome_of(lambda: engine.generate("b", seed=1, stopping=SHORT)).texts == expected
+        is_idle = threading.Event()
+        engine.after_call(is_idle.set)  # the load is that of a step, which ends after the answer is there
+        assert is_idle.wait(PATIENCE_S)
         assert (engine.load.n_active, engine.load.nodes_free) == (0, 4096)
 
 

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import os
 import time
-from bisect import insort
 from collections import deque
 from collections.abc import Callable, Sequence
-from operator import attrgetter
 from typing import overload
 
 import numpy as np
@@ -17,8 +15,8 @@ from selectrie.core.types import IntArray, Limits
 from selectrie.decoding.task import Ask
 from selectrie.engine.scheduler.job import LOOK_AGAIN_S, Job, end_early
 from selectrie.engine.scheduler.model_thread import JobThread
-from selectrie.engine.scheduler.scheduler import Load, copy_error
-from selectrie.errors import CapacityError, ProtocolError
+from selectrie.engine.scheduler.scheduler import JobScheduler, Load, copy_error
+from selectrie.errors import ProtocolError
 from selectrie.options import at_least
 
 
@@ -83,11 +81,8 @@ class _Paths(Sequence["IntArray"]):
         return self._paths.path(self._rows[index])
 
 
-class PathScheduler:
+class PathScheduler(JobScheduler):
     """Runs jobs on a `RowReader`.
-
-    Call `submit` for each job, then `step` until `idle`. All methods are called on one
-    thread.
 
     Args:
         reader: Reads the rows.
@@ -98,9 +93,7 @@ class PathScheduler:
         clock: Returns the seconds that deadlines are compared with.
         reader_of: Returns the reader of a job's rows; None for `reader`.
 
-    Attributes:
-        load: The load as of the last step; any thread may read it.
-        calling: Always empty: no call of a model runs on the thread.
+    No call of a model runs on the thread.
     """
 
     def __init__(
@@ -113,20 +106,11 @@ class PathScheduler:
         clock: Callable[[], float] = time.monotonic,
         reader_of: Callable[[Job], RowStarter] | None = None,
     ) -> None:
-        self._reader, self._limits, self._max_active = reader, limits, max_active
-        self._wake, self._clock = wake, clock
+        super().__init__(limits, clock)
+        self._reader, self._max_active, self._wake = reader, max_active, wake
         self._reader_of: Callable[[Job], RowStarter] = (lambda _: reader) if reader_of is None else reader_of
-        self._waiting: list[Job] = []
         self._active: dict[Job, _Progress] = {}
         self._arrived: deque[tuple[Job, Answer | BaseException]] = deque()
-        self._n_submitted = 0
-        self.calling: tuple[Job, ...] = ()
-        self.load = Load(0, 0, limits.nodes, limits.sequences)
-
-    @property
-    def idle(self) -> bool:
-        """Return whether there are no jobs."""
-        return not self._waiting and not self._active
 
     @property
     def wait_s(self) -> float | None:
@@ -138,19 +122,6 @@ class PathScheduler:
             return 0.0
         deadlines = [job.deadline for job in (*self._active, *self._waiting) if job.deadline is not None]
         return max(0.0, min(deadlines) - self._clock()) if deadlines else None
-
-    def submit(self, job: Job) -> None:
-        """Queue a job, or fail it at once.
-
-        A job that does not fit fails with `CapacityError`.
-        """
-        required, available = len(job.prompt) + job.floor.nodes, self._limits.nodes
-        if required > available:
-            job.answer(None, CapacityError("nodes", required=required, available=available))
-        else:
-            job.order = self._n_submitted
-            self._n_submitted += 1
-            insort(self._waiting, job, key=attrgetter("rank"))
 
     def step(self) -> None:
         """Give jobs the rows that have arrived, and start to read what they ask for."""

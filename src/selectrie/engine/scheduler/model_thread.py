@@ -23,7 +23,7 @@ from selectrie.core.model import Model
 from selectrie.core.types import Cost
 from selectrie.decoding.task import Task
 from selectrie.engine.scheduler.job import LOOK_AGAIN_S, Job, Observer, Outcome
-from selectrie.engine.scheduler.scheduler import Load, Scheduler
+from selectrie.engine.scheduler.scheduler import JobScheduler, Load, Scheduler
 from selectrie.errors import CancelledError, ClosedError, DecodeInterrupted, ForkedError, OptionError, QueueFullError
 from selectrie.options import at_least
 from selectrie.options.checks import DEADLINE
@@ -31,7 +31,7 @@ from selectrie.options.checks import DEADLINE
 logger = logging.getLogger(__name__)
 
 R = TypeVar("R")
-SchedulerT = TypeVar("SchedulerT", bound="SchedulerLike")
+SchedulerT = TypeVar("SchedulerT", bound=JobScheduler)
 
 _INTERRUPT_AGAIN_S = 0.005
 """Seconds between two interrupts of running work.
@@ -64,33 +64,6 @@ class Runner(Protocol):
     def cancel(self, job: Job) -> None: ...
     def interrupt(self) -> None: ...
     def check_process(self) -> None: ...
-
-
-class SchedulerLike(Protocol):
-    """The part of a scheduler that its thread uses.
-
-    `Scheduler` describes the methods. All but `load` and `calling` are used by the
-    thread alone.
-    """
-
-    @property
-    def load(self) -> Load: ...
-    @property
-    def calling(self) -> tuple[Job, ...]: ...
-    @property
-    def idle(self) -> bool: ...
-    @property
-    def wait_s(self) -> float | None:
-        """Return the seconds for which the thread may wait for items before a step.
-
-        None means that it waits for an item, however long.
-        """
-        ...
-
-    def submit(self, job: Job) -> None: ...
-    def step(self) -> None: ...
-    def fail_all(self, error: BaseException) -> None: ...
-    def forget_all(self) -> None: ...
 
 
 class Handle(Generic[R]):

@@ -30,9 +30,10 @@ from __future__ import annotations
 
 import logging
 import time
+from abc import ABC, abstractmethod
 from bisect import insort
 from collections import Counter, defaultdict, deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import suppress
 from copy import copy
 from dataclasses import dataclass, field, replace
@@ -44,7 +45,7 @@ from operator import attrgetter
 from selectrie.core.model import Model
 from selectrie.core.rows import Rows
 from selectrie.core.sized_cache import SizedCache
-from selectrie.core.types import NO_NODE, Capacity, Cost
+from selectrie.core.types import NO_NODE, Capacity, Cost, Limits
 from selectrie.decoding.trie.exhaustive import ReadRows
 from selectrie.engine.scheduler.batch import (
     allocate_prefill,
@@ -87,16 +88,81 @@ class Load:
     nodes_cached: int = field(default=0, compare=False)
 
 
-class Scheduler:
-    """Runs jobs on one model.
+class JobScheduler(ABC):
+    """Runs jobs. Call `submit` for each job, then `step` until `idle`.
 
-    Call `submit` for each job, then `step` until `idle`.
+    All methods are called on one thread.
+
+    Attributes:
+        load: The load as of the last step; any thread may read it.
+        calling: The jobs whose rows are in the running call of a model on this thread;
+            any thread may read it.
+    """
+
+    _active: Collection[Job]
+
+    def __init__(self, limits: Limits, clock: Callable[[], float]) -> None:
+        """Create a scheduler without jobs.
+
+        Args:
+            limits: The maximum capacity of a job.
+            clock: Returns the seconds that deadlines are compared with.
+        """
+        self._limits, self._clock = limits, clock
+        self._waiting: list[Job] = []
+        self._n_submitted = 0
+        self.calling: tuple[Job, ...] = ()
+        self.load = Load(0, 0, limits.nodes, limits.sequences)
+
+    @property
+    def idle(self) -> bool:
+        """Return whether there are no jobs."""
+        return not self._waiting and not self._active
+
+    def submit(self, job: Job) -> None:
+        """Queue a job, or fail it at once.
+
+        A job that does not fit even alone fails with `CapacityError`.
+        """
+        for what, required, available in self._requirements(job):
+            if required > available:
+                job.answer(None, CapacityError(what, required=required, available=available))
+                return
+        job.order = self._n_submitted
+        self._n_submitted += 1
+        insort(self._waiting, job, key=attrgetter("rank"))
+
+    def _requirements(self, job: Job) -> Iterator[tuple[str, int, int]]:
+        """Yield what a job needs at least: its name, the need, and what there is."""
+        yield "nodes", len(job.prompt) + job.floor.nodes, self._limits.nodes
+
+    @property
+    @abstractmethod
+    def wait_s(self) -> float | None:
+        """Return the seconds for which the thread may wait for items before a step.
+
+        None means that it waits for an item, however long.
+        """
+
+    @abstractmethod
+    def step(self) -> None:
+        """Do one step of the jobs."""
+
+    @abstractmethod
+    def fail_all(self, error: BaseException) -> None:
+        """End every job with this error. This never raises."""
+
+    @abstractmethod
+    def forget_all(self) -> None:
+        """Drop everything that is cached."""
+
+
+class Scheduler(JobScheduler):
+    """Runs jobs on one model.
 
     Attributes:
         read_rows: Cached values of rows, for later requests.
         n_interrupted: Number of calls that were interrupted and made again.
-        calling: The jobs whose rows are in the running call.
-        load: The load as of the last step; any thread may read it.
     """
 
     def __init__(
@@ -123,15 +189,13 @@ class Scheduler:
             clock: Returns the seconds that deadlines are compared with, and that steps
                 take.
         """
-        self.model, self._limits = model, model.limits
-        limits = self._limits
+        super().__init__(model.limits, clock)
+        self.model, limits = model, model.limits
         self._is_recurrent = limits.kind.is_recurrent
         self.row_cache: SizedCache[bytes, Rows] = SizedCache(row_cache_bytes)
         self.read_rows = ReadRows()
         self._prefill_rows = limits.call_cost.prefill_rows if prefill_rows is None else prefill_rows
         self._takes_turns = takes_turns
-        self._clock = clock
-        self._waiting: list[Job] = []
         self._active: deque[Job] = deque()
         self._refused: list[tuple[BatchPart, CapacityError]] = []
         self._has_advanced = False
@@ -141,38 +205,19 @@ class Scheduler:
         It is kept up to date while a batch is scheduled.
         """
         self._call_times = CallTimes()
-        self._n_submitted = self.n_interrupted = self._n_rows = 0
+        self.n_interrupted = self._n_rows = 0
         self._decode_s = 0.0
-        self.calling: tuple[Job, ...] = ()
-        self.load = Load(0, 0, limits.nodes, limits.sequences)
-
-    @property
-    def idle(self) -> bool:
-        """Return whether there are no jobs."""
-        return not self._waiting and not self._active
 
     @property
     def wait_s(self) -> float | None:
         """Return 0 while there is work, and else None."""
         return None if self.idle else 0.0
 
-    def submit(self, job: Job) -> None:
-        """Queue a job, or fail it at once.
-
-        A job that does not fit even alone fails with `CapacityError`.
-        """
+    def _requirements(self, job: Job) -> Iterator[tuple[str, int, int]]:
+        yield from super()._requirements(job)
         limits, floor = self._limits, job.floor
-        for what, required, available in (
-            ("nodes", len(job.prompt) + floor.nodes, limits.nodes),
-            ("sequences", 2 if self._is_recurrent else floor.sequences + 1, limits.sequences),
-            ("rows in one call", floor.rows, limits.rows_per_call),
-        ):
-            if required > available:
-                job.answer(None, CapacityError(what, required=required, available=available))
-                return
-        job.order = self._n_submitted
-        self._n_submitted += 1
-        insort(self._waiting, job, key=attrgetter("rank"))
+        yield "sequences", 2 if self._is_recurrent else floor.sequences + 1, limits.sequences
+        yield "rows in one call", floor.rows, limits.rows_per_call
 
     def fail_all(self, error: BaseException) -> None:
         """End every job with this error.
