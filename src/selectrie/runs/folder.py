@@ -13,7 +13,7 @@ import os
 import platform
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from hashlib import blake2b
 from importlib.metadata import version
 from itertools import chain
@@ -496,9 +496,11 @@ class FolderFormat:
     """
 
     kind: str
-    version: int
-    parts: Mapping[str, type]
-    compared: tuple[str, ...]
+    version: int = 1
+    parts: Mapping[str, type] = field(
+        default_factory=lambda: dict.fromkeys(("configuration", "model", "plan", "signature"), dict)
+    )
+    compared: tuple[str, ...] = ("configuration", "signature", "plan")
     results: tuple[str, ...] = ()
     earlier: tuple[int, ...] = ()
     remedy: str = ""

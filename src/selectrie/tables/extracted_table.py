@@ -34,12 +34,7 @@ from selectrie.tables.table_run import (
 
 UNIT_ROWS = 64
 """Number of rows that are extracted together."""
-FOLDER = FolderFormat(
-    kind="extract",
-    version=1,
-    parts={"configuration": dict, "model": dict, "plan": dict, "signature": dict},
-    compared=("configuration", "signature", "plan"),
-)
+FOLDER = FolderFormat("extract")
 _TYPES = {"boolean": bool, "integer": int, "number": float, "string": str, "null": type(None)}
 _KINDS = {frozenset({bool}): "bool", frozenset({int}): "int", frozenset({float}): "float"}
 _MOST_INT = 1 << 63

@@ -158,12 +158,7 @@ WINDOW = 16
 FOLDER_SUFFIX = ".run"
 """Suffix that is appended to the name of the results for the folder of the run."""
 
-FOLDER = FolderFormat(
-    kind="decide",
-    version=1,
-    parts={"configuration": dict, "model": dict, "plan": dict, "signature": dict},
-    compared=("configuration", "signature", "plan"),
-)
+FOLDER = FolderFormat("decide")
 
 
 @dataclass(frozen=True, slots=True)
