@@ -56,13 +56,7 @@ CONFIG = "config"
 _PREFIX = "SELECTRIE_"
 _KEY = "SELECTRIE_API_KEY"
 """Begins variables that no command has; ignoring one would serve without a key."""
-_KINDS = {
-    bool: "true or false",
-    int: "a whole number",
-    float: "a number",
-    str: "a text",
-    list[str]: "a list of texts",
-}
+_KINDS = {bool: "true or false", int: "a whole number", float: "a number", str: "a text", list[str]: "a list of texts"}
 """What a key expects, in words, by the type of its option."""
 
 

@@ -24,13 +24,7 @@ from selectrie.cli.tables import (
     run_table,
 )
 from selectrie.core.files import DELIMITERS, SHOWN_SUFFIXES, TABLE_SUFFIXES
-from selectrie.errors import (
-    IncompatibleOptionsError,
-    OptionError,
-    OptionRef,
-    joined,
-    words,
-)
+from selectrie.errors import IncompatibleOptionsError, OptionError, OptionRef, joined, words
 
 if TYPE_CHECKING:
     from selectrie.decide.classification import LabelQuestions

@@ -71,13 +71,7 @@ _OPTION, _MARK = "option", "mark"
 
 
 def setting(
-    metavar: str | None,
-    help: str,
-    default: Any = None,
-    *,
-    flags: str = "",
-    mark: object = None,
-    **further: Any,
+    metavar: str | None, help: str, default: Any = None, *, flags: str = "", mark: object = None, **further: Any
 ) -> Any:
     """Return the field of an option group for an option with a value.
 

@@ -205,10 +205,7 @@ def cluster(group: ModelGroup, address: str, n_actors: int | None) -> Cluster:
     if source is not None and os.path.exists(source):  # noqa: PTH110 - no error for any name
         source = str(Path(source).resolve())  # a file is the same in every process
     return Cluster(
-        source=source,
-        options=load_options(group),
-        address=None if address == LOCAL else address,
-        n_actors=n_actors,
+        source=source, options=load_options(group), address=None if address == LOCAL else address, n_actors=n_actors
     )
 
 

@@ -259,13 +259,7 @@ class LabelsGroup:
 
 
 def run_labelled(
-    model: CascadeGroup,
-    source: Path,
-    asked: TableQuestions,
-    labels: LabelsGroup,
-    *,
-    html: str | None,
-    as_json: bool,
+    model: CascadeGroup, source: Path, asked: TableQuestions, labels: LabelsGroup, *, html: str | None, as_json: bool
 ) -> int:
     """Decide the rows of a labelled table, show figures, and write what is fitted.
 

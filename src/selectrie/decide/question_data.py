@@ -13,15 +13,7 @@ from dataclasses import replace
 from enum import Enum
 from typing import Any
 
-from selectrie.decide.questions import (
-    Choice,
-    Option,
-    Predicate,
-    Question,
-    Score,
-    is_finite_number,
-    number_levels,
-)
+from selectrie.decide.questions import Choice, Option, Predicate, Question, Score, is_finite_number, number_levels
 from selectrie.decide.states import of_json, text_of_content
 from selectrie.errors import OptionError, of_slot
 

@@ -16,16 +16,7 @@ import numpy as np
 
 from selectrie.core.strict_json import object_of_unique_keys
 from selectrie.core.vocabulary import to_bytes
-from selectrie.errors import (
-    MessageText,
-    OptionError,
-    PromptError,
-    PythonOnly,
-    RequestError,
-    clip,
-    quoted,
-    words,
-)
+from selectrie.errors import MessageText, OptionError, PromptError, PythonOnly, RequestError, clip, quoted, words
 from selectrie.options.arguments import named_record
 from selectrie.options.checks import text as require_text
 
@@ -53,10 +44,7 @@ class Json:
 State: TypeAlias = str | Mapping[str, Any] | Sequence[Any] | Json
 
 ROLES = ("user", "assistant", "system", "developer", "tool")
-_CALL_INPUTS = {
-    "function_call": "arguments",
-    "custom_tool_call": "input",
-}
+_CALL_INPUTS = {"function_call": "arguments", "custom_tool_call": "input"}
 """The field with the input of the tool, for each type of tool call."""
 _TOOL_CALLS = "tool_calls"
 """The field with the tool calls of a chat message."""

@@ -250,8 +250,7 @@ class RecordReader:
         if form is None:
             needs = " or ".join(f"({', '.join(one.needs)})" for one in self._task.formats)
             raise self._error(
-                record,
-                f"task {self._task.name!r} needs the fields {needs}; the record has {', '.join(record.fields)}",
+                record, f"task {self._task.name!r} needs the fields {needs}; the record has {', '.join(record.fields)}"
             )
         try:
             values = _prepare_fields(form, record.fields)

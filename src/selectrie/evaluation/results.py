@@ -175,12 +175,7 @@ class TaskResult(JsonRecord):
 
     @staticmethod
     def of(
-        task: str,
-        records: Sequence[ItemRecord],
-        metric_list: Sequence[Metric],
-        *,
-        version: int = 1,
-        n_shots: int = 0,
+        task: str, records: Sequence[ItemRecord], metric_list: Sequence[Metric], *, version: int = 1, n_shots: int = 0
     ) -> TaskResult:
         """Return the result of a task from its records, in input order."""
         groups: dict[str, list[ItemRecord]] = {}

@@ -290,9 +290,7 @@ class LoggedUnit:
         """Return the line for a measured unit."""
         loglikelihoods = done.loglikelihoods
         return LoggedUnit(
-            loglikelihoods.rows_evaluated,
-            tuple(loglikelihoods.logp.tolist()),
-            tuple(loglikelihoods.is_greedy.tolist()),
+            loglikelihoods.rows_evaluated, tuple(loglikelihoods.logp.tolist()), tuple(loglikelihoods.is_greedy.tolist())
         )
 
     def to_measured_unit(self, unit: WorkUnit) -> MeasuredUnit:

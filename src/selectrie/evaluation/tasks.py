@@ -302,8 +302,7 @@ def _expanded_length(pattern: str) -> int:
         character, count = pattern[at], _COUNT.match(pattern, at)
         if count is not None:
             times = max(
-                [int(number) if len(number) < 7 else MAX_PATTERN + 1 for number in count.groups() if number],
-                default=1,
+                [int(number) if len(number) < 7 else MAX_PATTERN + 1 for number in count.groups() if number], default=1
             )
             sizes[-1] += last * max(times - 1, 0)
             last *= max(times, 1)

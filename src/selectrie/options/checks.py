@@ -252,11 +252,7 @@ _TOKEN_ID = "a whole number of at least 0, the id of a token"  # noqa: S105 - of
 
 N_SEEDS = 1 << 64
 """Number of seeds."""
-SEED = Bounds(
-    -1,
-    N_SEEDS - 1,
-    "a whole number from 0 to 2**64 - 1; leave it out, or give -1, for a random one",
-)
+SEED = Bounds(-1, N_SEEDS - 1, "a whole number from 0 to 2**64 - 1; leave it out, or give -1, for a random one")
 """Bounds of a seed; -1 is a random one, as in llama.cpp and vLLM."""
 
 

@@ -380,7 +380,7 @@ def _response(error: HttpError, further: Mapping[str, str] = MappingProxyType({}
 
 
 _PAGE_HEADERS: Mapping[str, str] = {
-    "content-security-policy": "default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 'none'",
+    "content-security-policy": "default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 'none'"
 }
 """Headers of the page that keep a browser from loading anything else for it."""
 

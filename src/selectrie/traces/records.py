@@ -311,17 +311,7 @@ class ReadStep:
 
 
 TraceRecord = Union[  # noqa: UP007 - `X | Y` of classes is no value that older versions of Python can iterate
-    TraceHeader,
-    Tokens,
-    Specials,
-    Encoding,
-    Normalized,
-    Rendered,
-    Note,
-    Begin,
-    TokenIds,
-    WholeRow,
-    ReadStep,
+    TraceHeader, Tokens, Specials, Encoding, Normalized, Rendered, Note, Begin, TokenIds, WholeRow, ReadStep
 ]
 
 KINDS: dict[str, type[Any]] = {

@@ -102,10 +102,7 @@ class GbnfScanner(Lexer):
             if kind == "_OPEN":
                 depth += 1
                 if depth > MAX_DEPTH:
-                    raise SymbolError(
-                        start,
-                        f"nested more than {MAX_DEPTH} levels deep; make rules of inner parts",
-                    )
+                    raise SymbolError(start, f"nested more than {MAX_DEPTH} levels deep; make rules of inner parts")
             elif kind == "_CLOSE":
                 depth = max(depth - 1, 0)
             elif kind == "BROKEN":

@@ -220,8 +220,7 @@ class _Builder(Transformer[Token, Any]):
             min_count, max_count = _number(count), _number(children[-1])
             if not 0 <= min_count <= max_count:
                 raise SymbolError(
-                    start_of(count),
-                    f"the counts {count} to {children[-1]} are not a range; write the lower one first",
+                    start_of(count), f"the counts {count} to {children[-1]} are not a range; write the lower one first"
                 )
         return DefinitionNode("repeated", (item,), offset=item.offset, min_count=min_count, max_count=max_count)
 

@@ -330,12 +330,7 @@ def _unknown_type_error(kind: Any) -> GrammarError:
 
 _INTEGER = "-?(?:0|[1-9][0-9]*)"
 _DECIMAL = rf"{_INTEGER}(?:\.[0-9]+)?"
-_PATTERNS: dict[Any, str] = {
-    **PATTERNS,
-    int: _INTEGER,
-    float: rf"{_DECIMAL}(?:[Ee][+-]?[0-9]+)?",
-    Decimal: _DECIMAL,
-}
+_PATTERNS: dict[Any, str] = {**PATTERNS, int: _INTEGER, float: rf"{_DECIMAL}(?:[Ee][+-]?[0-9]+)?", Decimal: _DECIMAL}
 """Numbers are as JSON writes them (RFC 8259, section 6): no leading zero, no plus."""
 _PLAIN: dict[Any, Expression] = {
     str: repeat(Characters.of([(0, LAST_CODE_POINT)]), 0, None),

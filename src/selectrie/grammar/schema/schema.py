@@ -47,11 +47,7 @@ _LISTS = ("allOf", "anyOf", "oneOf", "prefixItems")
 _NAMES = ("properties", "patternProperties", "$defs", "definitions", "dependentSchemas", "dependencies")
 """Keywords that hold lists of schemas, and schemas by name."""
 _REMEDIES: Sequence[tuple[str, tuple[str, ...], str]] = (
-    (
-        "oneOf",
-        ("oneOf",),
-        "two of its schemas may accept the same text; make them exclude each other, or write anyOf",
-    ),
+    ("oneOf", ("oneOf",), "two of its schemas may accept the same text; make them exclude each other, or write anyOf"),
     (
         "patternProperty",
         ("patternProperties",),

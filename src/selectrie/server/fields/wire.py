@@ -35,13 +35,7 @@ from pydantic import GetCoreSchemaHandler as CoreHandler
 from pydantic import GetJsonSchemaHandler as JsonHandler
 
 from selectrie.core.vocabulary import to_bytes
-from selectrie.errors import (
-    Amount,
-    MessageText,
-    OptionError,
-    as_json,
-    renamed,
-)
+from selectrie.errors import Amount, MessageText, OptionError, as_json, renamed
 from selectrie.options.checks import SEED, Bounds, Names, numbers_of, options_of
 
 M = TypeVar("M", bound=BaseModel)

@@ -24,12 +24,7 @@ from selectrie.engine.engine import Engine
 from selectrie.engine.requests.generate import Prompts, Stream
 from selectrie.engine.requests.generation_params import GenerationParams
 from selectrie.engine.requests.session import fix_time
-from selectrie.errors import (
-    IncompatibleOptionsError,
-    OptionError,
-    PromptTooLongError,
-    of_value,
-)
+from selectrie.errors import IncompatibleOptionsError, OptionError, PromptTooLongError, of_value
 from selectrie.options import DEFAULT_PROMPTING, PromptParams, SamplingParams, StopParams
 from selectrie.options.checks import N_SEEDS, numbers_of
 from selectrie.results import Chunk, Generation

@@ -72,14 +72,7 @@ A body of JSON takes up to ten times its size once it is parsed.
 """
 
 
-_NOUNS = {
-    type(None): "null",
-    bool: "a boolean",
-    int: "a number",
-    float: "a number",
-    str: "a string",
-    list: "an array",
-}
+_NOUNS = {type(None): "null", bool: "a boolean", int: "a number", float: "a number", str: "a string", list: "an array"}
 
 
 class Disconnected(Exception):

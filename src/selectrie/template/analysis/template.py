@@ -64,12 +64,7 @@ class Template:
     _findings: Findings
 
     def __init__(
-        self,
-        text: str,
-        *,
-        name: str = "<template>",
-        search_path: str | Path | None = None,
-        dialect: str = "selectrie",
+        self, text: str, *, name: str = "<template>", search_path: str | Path | None = None, dialect: str = "selectrie"
     ) -> None:
         check_text("text", text)
         check_text("name", name)

@@ -227,7 +227,7 @@ class ProductionReader(Transformer[Token, Any]):
         return builder.open_block(
             Opening(
                 str(kind), edges_of(opening, closing), lambda bodies, span: ast.Joint(bodies[0], arguments, span=span)
-            ),
+            )
         )
 
     def each(self, children: list[Any]) -> Any:

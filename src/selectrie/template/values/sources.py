@@ -11,14 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 from threading import Lock
 
-from selectrie.errors import (
-    GrammarError,
-    InputFileError,
-    MessageText,
-    OptionError,
-    PythonOnly,
-    TemplateError,
-)
+from selectrie.errors import GrammarError, InputFileError, MessageText, OptionError, PythonOnly, TemplateError
 from selectrie.grammar import Grammar, installed_names
 from selectrie.grammar.grammar import ENDINGS, decode_source
 from selectrie.template.values.values import describe, did_you_mean
