@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from types import MappingProxyType
 from typing import Any
 
 from selectrie.core.vocabulary import to_bytes
@@ -23,13 +22,11 @@ from selectrie.options.checks import text, texts
 from selectrie.runs.actors import ActorJob, Cluster, work_on
 from selectrie.runs.folder import signature_of
 
-_NEEDED_FIELDS: Mapping[str, tuple[str, str]] = MappingProxyType(
-    {
-        "unconditional": ("logp_unconditional", "without a context"),
-        "premise": ("logp_premise", "after the premise"),
-        "content_free": ("logp_content_free", "after content-free contexts"),
-    }
-)
+_NEEDED_FIELDS: Mapping[str, tuple[str, str]] = {
+    "unconditional": ("logp_unconditional", "without a context"),
+    "premise": ("logp_premise", "after the premise"),
+    "content_free": ("logp_content_free", "after content-free contexts"),
+}
 """Maps each need of a metric (`Metric.needs`) to a field and a phrase.
 
 The field is one of `ChoiceLoglikelihood`. The phrase names it in errors.

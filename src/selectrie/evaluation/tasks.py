@@ -9,7 +9,6 @@ from functools import cache, lru_cache
 from hashlib import blake2b
 from importlib import resources
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any
 
 from selectrie.errors import InputFileError, OptionError, TemplateError
@@ -141,25 +140,23 @@ def _map_text(text: str, *pairs: str) -> str:
     return known[text]
 
 
-STEPS: Mapping[str, tuple[Callable[..., str], int | None]] = MappingProxyType(
-    {
-        "strip": (str.strip, 0),
-        "lstrip": (str.lstrip, 0),
-        "rstrip": (str.rstrip, 0),
-        "lower": (str.lower, 0),
-        "capitalize": (str.capitalize, 0),
-        "lower_first": (lambda text: text[:1].lower() + text[1:], 0),
-        "cut": (lambda text, n: text[: -int(n)] if int(n) else text, 1),
-        "before": (lambda text, mark: _split_at(text, mark)[0], 1),
-        "after": (lambda text, mark: _split_at(text, mark)[1], 1),
-        "replace": (_replace, 2),
-        "sub": (_sub, 2),
-        "map": (_map_text, None),
-        "last_word": (lambda text: text.rsplit(" ", maxsplit=1)[-1], 0),
-        "all_but_last_word": (lambda text: " ".join(text.split(" ")[:-1]), 0),
-        "put_before": (lambda text, start: start + text, 1),
-    }
-)
+STEPS: Mapping[str, tuple[Callable[..., str], int | None]] = {
+    "strip": (str.strip, 0),
+    "lstrip": (str.lstrip, 0),
+    "rstrip": (str.rstrip, 0),
+    "lower": (str.lower, 0),
+    "capitalize": (str.capitalize, 0),
+    "lower_first": (lambda text: text[:1].lower() + text[1:], 0),
+    "cut": (lambda text, n: text[: -int(n)] if int(n) else text, 1),
+    "before": (lambda text, mark: _split_at(text, mark)[0], 1),
+    "after": (lambda text, mark: _split_at(text, mark)[1], 1),
+    "replace": (_replace, 2),
+    "sub": (_sub, 2),
+    "map": (_map_text, None),
+    "last_word": (lambda text: text.rsplit(" ", maxsplit=1)[-1], 0),
+    "all_but_last_word": (lambda text: " ".join(text.split(" ")[:-1]), 0),
+    "put_before": (lambda text, start: start + text, 1),
+}
 """Maps a step's name to its function and number of arguments (None means pairs).
 
 `cut` removes that many characters from the end. `before` and `after` split at the first

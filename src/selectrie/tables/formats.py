@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from hashlib import blake2b
 from itertools import islice
 from pathlib import Path
-from typing import Any, BinaryIO, Protocol
+from typing import Any, BinaryIO, TypeAlias
 
 from selectrie.core.files import DELIMITERS, PARQUET, TABLE_SUFFIXES
 from selectrie.decide.answers import Cell, Column
@@ -46,51 +46,21 @@ class InputColumn:
     type: Any = None
 
 
-class TableRows(Protocol):
-    """Consecutive rows of a table, in the representation of its format."""
+TableRows: TypeAlias = "DelimitedRows | JsonRows | ArrowRows"
+"""Consecutive rows of a table, in the representation of its format.
 
-    def __len__(self) -> int: ...
+`digest` has 16 hexadecimal digits. `values` yields the values of some columns for each
+row, None for a missing value.
+"""
+Table: TypeAlias = "DelimitedTable | JsonTable | ParquetTable"
+"""A table in a file, which can be read several times.
 
-    @property
-    def digest(self) -> str:
-        """Return a digest of the rows, 16 hexadecimal digits."""
-        ...
-
-    def values(self, columns: Sequence[str]) -> Iterator[tuple[object, ...]]:
-        """Yield the values of `columns` for each row; None for a missing value."""
-        ...
-
-
-class Table(Protocol):
-    """A table in a file, which can be read several times."""
-
-    @property
-    def path(self) -> Path:
-        """Return the path of the file."""
-        ...
-
-    def units(self, n_rows: int) -> Iterator[TableRows]:
-        """Yield all rows, `n_rows` at a time.
-
-        Raises `InputFileError`, with file and line, if a row cannot be read.
-        """
-        ...
-
-    def columns(self, units: Iterator[TableRows]) -> tuple[InputColumn, ...]:
-        """Return the columns; reads all of `units`, which `units` returned."""
-        ...
-
-
-class TableWriter(Protocol):
-    """Writes rows with their new cells."""
-
-    def write(self, rows: TableRows, cells: Sequence[Sequence[Cell]]) -> None:
-        """Write rows, each followed by its cells."""
-        ...
-
-    def close(self) -> None:
-        """Write everything that follows the last row."""
-        ...
+`units(n)` yields all rows, n at a time; it raises `InputFileError`, with file and line,
+if a row cannot be read. `columns` returns the columns, and reads all of what `units`
+returned.
+"""
+TableWriter: TypeAlias = "DelimitedWriter | JsonWriter | ParquetWriter"
+"""Writes rows, each followed by its new cells; `close` writes what follows the last."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,7 +102,8 @@ class TableUnit:
 
 def units_of(table: Table, unit_rows: int) -> Iterator[TableUnit]:
     """Yield the units of a table: `unit_rows` consecutive rows each, in order."""
-    for number, rows in enumerate(table.units(unit_rows)):
+    units: Iterator[TableRows] = table.units(unit_rows)
+    for number, rows in enumerate(units):
         yield TableUnit(number, rows)
 
 

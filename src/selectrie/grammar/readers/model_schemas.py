@@ -11,25 +11,26 @@ from datetime import date, datetime, time, timedelta
 from decimal import Decimal
 from itertools import combinations
 from pathlib import PurePath
-from types import MappingProxyType
 from typing import Any
 from uuid import UUID
 
 from selectrie.errors import GrammarError, clipped
 
 _PACKAGES = frozenset({"annotated_types", "pydantic"})
-_NUMBERS = MappingProxyType(
-    {"ge": "minimum", "gt": "exclusiveMinimum", "le": "maximum", "lt": "exclusiveMaximum", "multiple_of": "multipleOf"}
-)
-_KEYWORDS: Mapping[str, Mapping[str, str]] = MappingProxyType(
-    {
-        "integer": _NUMBERS,
-        "number": _NUMBERS,
-        "string": {"min_length": "minLength", "max_length": "maxLength", "pattern": "pattern"},
-        "array": {"min_length": "minItems", "max_length": "maxItems"},
-        "object": {"min_length": "minProperties", "max_length": "maxProperties"},
-    }
-)
+_NUMBERS = {
+    "ge": "minimum",
+    "gt": "exclusiveMinimum",
+    "le": "maximum",
+    "lt": "exclusiveMaximum",
+    "multiple_of": "multipleOf",
+}
+_KEYWORDS: Mapping[str, Mapping[str, str]] = {
+    "integer": _NUMBERS,
+    "number": _NUMBERS,
+    "string": {"min_length": "minLength", "max_length": "maxLength", "pattern": "pattern"},
+    "array": {"min_length": "minItems", "max_length": "maxItems"},
+    "object": {"min_length": "minProperties", "max_length": "maxProperties"},
+}
 """Maps each schema type to the keyword of every constraint that applies to it."""
 _CONSTRAINTS = frozenset(name for names in _KEYWORDS.values() for name in names)
 _NOTHING = frozenset(
@@ -245,27 +246,25 @@ _LOCAL = "|".join(
 """The local part of a mail address: atoms of at most 64 characters together."""
 _MAIL = f"(?:{_LOCAL})@{_HOST}"
 
-FORMATS = MappingProxyType(
-    {
-        "date": _DATE,
-        "time": _TIME,
-        "date-time": f"{_DATE}T{_TIME}",
-        "duration": f"P(?:{_N}W|{_DAYS}(?:{_CLOCK})?|{_CLOCK})",
-        "email": _MAIL,
-        "idn-email": _MAIL,
-        "hostname": _HOST,
-        "idn-hostname": _HOST,
-        "ipv4": _IPV4,
-        "ipv6": _ipv6(),
-        "uuid": "-".join(f"[0-9a-fA-F]{{{n}}}" for n in (8, 4, 4, 4, 12)),
-        "uri": _URI,
-        "iri": _URI,
-        "uri-reference": _REFERENCE,
-        "iri-reference": _REFERENCE,
-        "json-pointer": _POINTER,
-        "relative-json-pointer": f"(?:0|[1-9][0-9]{{0,8}})(?:#|{_POINTER})",
-    }
-)
+FORMATS: Mapping[str, str] = {
+    "date": _DATE,
+    "time": _TIME,
+    "date-time": f"{_DATE}T{_TIME}",
+    "duration": f"P(?:{_N}W|{_DAYS}(?:{_CLOCK})?|{_CLOCK})",
+    "email": _MAIL,
+    "idn-email": _MAIL,
+    "hostname": _HOST,
+    "idn-hostname": _HOST,
+    "ipv4": _IPV4,
+    "ipv6": _ipv6(),
+    "uuid": "-".join(f"[0-9a-fA-F]{{{n}}}" for n in (8, 4, 4, 4, 12)),
+    "uri": _URI,
+    "iri": _URI,
+    "uri-reference": _REFERENCE,
+    "iri-reference": _REFERENCE,
+    "json-pointer": _POINTER,
+    "relative-json-pointer": f"(?:0|[1-9][0-9]{{0,8}})(?:#|{_POINTER})",
+}
 """Patterns of the whole text by format name.
 
 Dates begin with the year 0001. Times have no leap seconds. The host of a URI is a name,
@@ -287,15 +286,13 @@ _COUNT = "(?:0|[1-9][0-9]{0,5})"
 _SECONDS = rf"{_COUNT}(?:\.[0-9]{{1,6}})?S"
 _HOURS = f"T(?:{_COUNT}H(?:{_COUNT}M)?(?:{_SECONDS})?|{_COUNT}M(?:{_SECONDS})?|{_SECONDS})"
 
-PATTERNS = MappingProxyType(
-    {
-        date: FORMATS["date"],
-        time: _PYTHON_TIME,
-        datetime: f"{FORMATS['date']}T{_PYTHON_TIME}",
-        timedelta: f"-?P(?:{_COUNT}D(?:{_HOURS})?|{_HOURS})",
-        UUID: "-".join(f"[0-9a-f]{{{n}}}" for n in (8, 4, 4, 4, 12)),
-    }
-)
+PATTERNS: Mapping[Any, str] = {
+    date: FORMATS["date"],
+    time: _PYTHON_TIME,
+    datetime: f"{FORMATS['date']}T{_PYTHON_TIME}",
+    timedelta: f"-?P(?:{_COUNT}D(?:{_HOURS})?|{_HOURS})",
+    UUID: "-".join(f"[0-9a-f]{{{n}}}" for n in (8, 4, 4, 4, 12)),
+}
 """Patterns of the whole text that `isoformat` and `str` write.
 
 For durations, this is the ISO 8601 form that pydantic writes. Zones are optional, as

@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from decimal import Decimal
 from functools import partial
 from itertools import product
-from types import MappingProxyType
 from typing import Any
 
 from selectrie.grammar.schema.keywords import key_of, kind_of, types_of
@@ -102,12 +101,10 @@ class SchemaValidator:
         )
 
 
-_INSIDE = MappingProxyType(
-    {
-        **dict.fromkeys(("prefixItems", "items"), "array"),
-        **dict.fromkeys(("properties", "patternProperties", "additionalProperties"), "object"),
-    }
-)
+_INSIDE = {
+    **dict.fromkeys(("prefixItems", "items"), "array"),
+    **dict.fromkeys(("properties", "patternProperties", "additionalProperties"), "object"),
+}
 
 
 def _is_of_type(value: Any, name: str) -> bool:
@@ -129,23 +126,21 @@ def _is_multiple(value: float, step: float) -> bool:
     return Decimal(repr(value)) % Decimal(repr(step)) == 0
 
 
-_PLAIN: Mapping[str, tuple[str, Callable[[Any, Any], bool]]] = MappingProxyType(
-    {
-        "minimum": ("number", lambda value, limit: value >= limit),
-        "maximum": ("number", lambda value, limit: value <= limit),
-        "exclusiveMinimum": ("number", lambda value, limit: value > limit),
-        "exclusiveMaximum": ("number", lambda value, limit: value < limit),
-        "multipleOf": ("number", _is_multiple),
-        "minLength": ("string", lambda value, limit: len(value) >= limit),
-        "maxLength": ("string", lambda value, limit: len(value) <= limit),
-        "pattern": ("string", _contains),
-        "minItems": ("array", lambda value, limit: len(value) >= limit),
-        "maxItems": ("array", lambda value, limit: len(value) <= limit),
-        "minProperties": ("object", lambda value, limit: len(value) >= limit),
-        "maxProperties": ("object", lambda value, limit: len(value) <= limit),
-        "required": ("object", lambda value, names: all(name in value for name in names)),
-    }
-)
+_PLAIN: Mapping[str, tuple[str, Callable[[Any, Any], bool]]] = {
+    "minimum": ("number", lambda value, limit: value >= limit),
+    "maximum": ("number", lambda value, limit: value <= limit),
+    "exclusiveMinimum": ("number", lambda value, limit: value > limit),
+    "exclusiveMaximum": ("number", lambda value, limit: value < limit),
+    "multipleOf": ("number", _is_multiple),
+    "minLength": ("string", lambda value, limit: len(value) >= limit),
+    "maxLength": ("string", lambda value, limit: len(value) <= limit),
+    "pattern": ("string", _contains),
+    "minItems": ("array", lambda value, limit: len(value) >= limit),
+    "maxItems": ("array", lambda value, limit: len(value) <= limit),
+    "minProperties": ("object", lambda value, limit: len(value) >= limit),
+    "maxProperties": ("object", lambda value, limit: len(value) <= limit),
+    "required": ("object", lambda value, names: all(name in value for name in names)),
+}
 """Keywords that contain no schemas: the type that each applies to, and its test."""
 
 MAX_VALUES = 100_000

@@ -76,14 +76,12 @@ _REMEDIES: Sequence[tuple[str, tuple[str, ...], str]] = (
 )
 """Beginnings of llguidance's messages, the keywords they are about, and remedies."""
 
-SPACINGS: Mapping[str, Mapping[str, object]] = MappingProxyType(
-    {
-        "json": {"whitespace_flexible": False, "item_separator": ", ", "key_separator": ": "},
-        "optional": {"whitespace_flexible": False, "item_separator": ", ?", "key_separator": ": ?"},
-        "none": {"whitespace_flexible": False},
-        "any": {"whitespace_flexible": True},
-    }
-)
+SPACINGS: Mapping[str, Mapping[str, object]] = {
+    "json": {"whitespace_flexible": False, "item_separator": ", ", "key_separator": ": "},
+    "optional": {"whitespace_flexible": False, "item_separator": ", ?", "key_separator": ": ?"},
+    "none": {"whitespace_flexible": False},
+    "any": {"whitespace_flexible": True},
+}
 SEPARATORS: Mapping[str, tuple[str, str]] = MappingProxyType({"json": (", ", ": "), "none": (",", ":")})
 """The item and key separators of spacings with one layout, as for `json.dumps`."""
 

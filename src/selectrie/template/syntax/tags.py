@@ -37,86 +37,62 @@ _WHAT = {
 }
 _HIDDEN = {"hidden": "true: decide it, but leave it out of the page and of what follows"}
 
-TAGS: Mapping[str, Tag] = MappingProxyType(
-    {
-        tag.kind: tag
-        for tag in (
-            Tag(
-                "select",
-                {
-                    **_WHAT,
-                    "rule": "the name of a scoring rule",
-                    "terminator": "what ends a choice",
-                    "prior": "weights of the options: a list, or a mapping from texts to weights",
-                    "k": "how many of the best options must be certain",
-                    "temperature": "draw an option instead, by probability ** (1 / temperature)",
-                    "seed": "seed of that draw",
-                    "logprobs": "a name for the mapping from texts to log-probabilities",
-                    **_HIDDEN,
-                },
-                block=True,
-            ),
-            Tag(
-                "gen",
-                {
-                    "max_tokens": "maximum number of tokens",
-                    "stop": "a text that ends the slot, or a list of them",
-                    "regex": _WHAT["regex"],
-                    "grammar": _WHAT["grammar"],
-                    "json": "true: generate the contents of a JSON string, up to its closing quote",
-                    "temperature": "0 takes the most probable token (the default)",
-                    **{name: numbers_of(SamplingParams)[name].help for name in SamplingParams.FILTERS},
-                    "seed": "seed of the draws",
-                    "n": "number of texts; the value is the list of them, and the page has the first",
-                    **_HIDDEN,
-                },
-            ),
-            Tag(
-                "beam",
-                {
-                    **_WHAT,
-                    "width": "number of paths kept at each step",
-                    "k": "number of texts kept in the record",
-                    "max_tokens": "maximum number of tokens",
-                    "length_penalty": "exponent of the length by which the log-probability is divided",
-                    "terminator": "what ends a text",
-                    **_HIDDEN,
-                },
-            ),
-            Tag(
-                "geneach",
-                {
-                    "num": "number of items",
-                    "min": "minimum number of items",
-                    "max": "maximum number of items",
-                    "join": "text between two items",
-                    "stop": "text after the last item; from `min` items on, the model decides whether it comes next",
-                    **_HIDDEN,
-                },
-                block=True,
-            ),
-            Tag("each", {"join": "text between two items"}, block=True),
-            Tag("if", block=True),
-            Tag("unless", block=True),
-            Tag("set"),
-            Tag("include"),
-            Tag("block", _HIDDEN, block=True),
-            Tag(
-                "joint",
-                {
-                    "k": "how many of the best assignments must be certain",
-                    "budget": "maximum number of nodes to evaluate",
-                },
-                block=True,
-            ),
-            Tag("role", block=True),
-            Tag("system", block=True),
-            Tag("user", block=True),
-            Tag("assistant", block=True),
-            Tag("raw", block=True),
-        )
-    }
+_ARGUMENTS: Mapping[str, Mapping[str, str]] = {
+    "select": {
+        **_WHAT,
+        "rule": "the name of a scoring rule",
+        "terminator": "what ends a choice",
+        "prior": "weights of the options: a list, or a mapping from texts to weights",
+        "k": "how many of the best options must be certain",
+        "temperature": "draw an option instead, by probability ** (1 / temperature)",
+        "seed": "seed of that draw",
+        "logprobs": "a name for the mapping from texts to log-probabilities",
+        **_HIDDEN,
+    },
+    "gen": {
+        "max_tokens": "maximum number of tokens",
+        "stop": "a text that ends the slot, or a list of them",
+        "regex": _WHAT["regex"],
+        "grammar": _WHAT["grammar"],
+        "json": "true: generate the contents of a JSON string, up to its closing quote",
+        "temperature": "0 takes the most probable token (the default)",
+        **{name: numbers_of(SamplingParams)[name].help for name in SamplingParams.FILTERS},
+        "seed": "seed of the draws",
+        "n": "number of texts; the value is the list of them, and the page has the first",
+        **_HIDDEN,
+    },
+    "beam": {
+        **_WHAT,
+        "width": "number of paths kept at each step",
+        "k": "number of texts kept in the record",
+        "max_tokens": "maximum number of tokens",
+        "length_penalty": "exponent of the length by which the log-probability is divided",
+        "terminator": "what ends a text",
+        **_HIDDEN,
+    },
+    "geneach": {
+        "num": "number of items",
+        "min": "minimum number of items",
+        "max": "maximum number of items",
+        "join": "text between two items",
+        "stop": "text after the last item; from `min` items on, the model decides whether it comes next",
+        **_HIDDEN,
+    },
+    "each": {"join": "text between two items"},
+    "block": _HIDDEN,
+    "joint": {
+        "k": "how many of the best assignments must be certain",
+        "budget": "maximum number of nodes to evaluate",
+    },
+}
+_WITHOUT_BODY = frozenset({"gen", "beam", "set", "include"})
+_KINDS = (
+    *("select", "gen", "beam", "geneach", "each", "if", "unless", "set", "include", "block"),
+    *("joint", "role", "system", "user", "assistant", "raw"),
 )
+TAGS: Mapping[str, Tag] = {
+    kind: Tag(kind, _ARGUMENTS.get(kind, {}), block=kind not in _WITHOUT_BODY) for kind in _KINDS
+}
 MIDDLE = ("or", "else", "elif")
 """Tags that divide a block; they may not appear elsewhere."""
 RESERVED = frozenset({*TAGS, *MIDDLE, "this", "and", "not", "in", "as", "true", "false", "none"})
@@ -179,53 +155,36 @@ HANDLEBARS = TemplateDialect(
     "}}",
     partials=True,
     lenient=True,
-    helpers=MappingProxyType(
-        {
-            "equal": "==",
-            "notequal": "!=",
-            "greater": ">",
-            "less": "<",
-            "contains": "in",
-            "and": "and",
-            "or": "or",
-            "==": "==",
-            "!=": "!=",
-            ">": ">",
-            ">=": ">=",
-            "<": "<",
-            "<=": "<=",
-        }
-    ),
-    aliases=MappingProxyType(
-        {"pattern": "regex", "num_iterations": "num", "min_iterations": "min", "max_iterations": "max"}
-    ),
-    commands=MappingProxyType(
-        {
-            "await": "a page is rendered in one pass; split the template in two, or pass the value",
-            "parse": "include a template file instead",
-            "break": "set num=, or stop= with min= and max=, on the geneach",
-            "shell": NO_CALLS,
-        }
-    ),
-    arguments=MappingProxyType(
-        {
-            "list_append": _LISTS,
-            "save_prompt": "the page contains the text before each slot",
-            "save_stop_text": "the stop text is not part of the value; write it after the slot",
-            "stop_regex": "use regex= to describe the whole text",
-            "token_healing": "slots are always healed",
-            "logprobs": "the record of the slot has them",
-            "stream": "pages stream with llm.stream_render",
-            "cache_seed": "use seed=",
-            "filter": NO_CALLS,
-            "parse": NO_CALLS,
-            "parallel": "slots are decided one after the other",
-            "unique": "use a grammar, or check the page afterwards",
-            "function_call": NO_CALLS,
-            "single_call": "items are generated one by one; leave it out",
-        }
-    ),
+    helpers={
+        "equal": "==",
+        "notequal": "!=",
+        "greater": ">",
+        "less": "<",
+        "contains": "in",
+        **{word: word for word in ("and", "or", "==", "!=", ">", ">=", "<", "<=")},
+    },
+    aliases={"pattern": "regex", "num_iterations": "num", "min_iterations": "min", "max_iterations": "max"},
+    commands={
+        "await": "a page is rendered in one pass; split the template in two, or pass the value",
+        "parse": "include a template file instead",
+        "break": "set num=, or stop= with min= and max=, on the geneach",
+        "shell": NO_CALLS,
+    },
+    arguments={
+        "list_append": _LISTS,
+        "save_prompt": "the page contains the text before each slot",
+        "save_stop_text": "the stop text is not part of the value; write it after the slot",
+        "stop_regex": "use regex= to describe the whole text",
+        "token_healing": "slots are always healed",
+        "logprobs": "the record of the slot has them",
+        "stream": "pages stream with llm.stream_render",
+        "cache_seed": "use seed=",
+        "filter": NO_CALLS,
+        "parse": NO_CALLS,
+        "parallel": "slots are decided one after the other",
+        "unique": "use a grammar, or check the page afterwards",
+        "function_call": NO_CALLS,
+        "single_call": "items are generated one by one; leave it out",
+    },
 )
-DIALECTS: Mapping[str, TemplateDialect] = MappingProxyType(
-    {dialect.name: dialect for dialect in (SELECTRIE, HANDLEBARS)}
-)
+DIALECTS: Mapping[str, TemplateDialect] = {dialect.name: dialect for dialect in (SELECTRIE, HANDLEBARS)}

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from enum import EnumMeta
 from functools import partial
-from types import MappingProxyType, NoneType
+from types import NoneType
 from typing import Protocol
 
 from selectrie.errors import MessageText, OptionError, PythonOnly, TemplateError
@@ -77,20 +77,18 @@ Raises `OptionError` or `TemplateError`.
 """
 _COUNT = partial(at_least, min_value=1, optional=False)
 _HIDDEN: Mapping[str, ArgumentCheck] = {"hidden": flag}
-_ALONE = MappingProxyType(
-    {
-        "k": "set it on the joint itself",
-        "temperature": "a joint takes the best assignment and does not sample",
-        "seed": "a joint does not sample",
-        "logprobs": "its slots are not scored alone; see the assignments in its record",
-        "rule": "a joint compares log-probabilities of the whole block's text",
-        "prior": "a joint compares log-probabilities of the whole block's text",
-        "terminator": "the text after the whole block ends it",
-        "hidden": "a joint is decided as text of the page",
-        "grammar": "a joint compares listed texts; give options=",
-        "regex": "a joint compares listed texts; give options=",
-    }
-)
+_ALONE = {
+    "k": "set it on the joint itself",
+    "temperature": "a joint takes the best assignment and does not sample",
+    "seed": "a joint does not sample",
+    "logprobs": "its slots are not scored alone; see the assignments in its record",
+    "rule": "a joint compares log-probabilities of the whole block's text",
+    "prior": "a joint compares log-probabilities of the whole block's text",
+    "terminator": "the text after the whole block ends it",
+    "hidden": "a joint is decided as text of the page",
+    "grammar": "a joint compares listed texts; give options=",
+    "regex": "a joint compares listed texts; give options=",
+}
 """Arguments of a select that mean nothing within a joint, with the reason."""
 
 
@@ -208,50 +206,48 @@ def _check_prior(name: str, value: object) -> None:
 
 
 _SAMPLING = numbers_of(SamplingParams)
-_CHECKS: Mapping[str, Mapping[str, ArgumentCheck]] = MappingProxyType(
-    {
-        "select": {
-            "options": _check_options,
-            "rule": _check_rule,
-            "terminator": partial(one_of, allowed=TERMINATORS),
-            "prior": _check_prior,
-            "k": _COUNT,
-            "temperature": _check_number,
-            "seed": seed,
-            "logprobs": _check_name,
-            **_HIDDEN,
-        },
-        "gen": {
-            "max_tokens": _COUNT,
-            "stop": _check_stop,
-            "json": flag,
-            **{name: _SAMPLING[name].allowed.check for name in ("temperature", *SamplingParams.FILTERS)},
-            "seed": seed,
-            "n": _COUNT,
-            **_HIDDEN,
-        },
-        "beam": {
-            "options": _check_options,
-            "width": _COUNT,
-            "k": _COUNT,
-            "max_tokens": _COUNT,
-            "length_penalty": _check_number,
-            "terminator": partial(one_of, allowed=UNLISTED_TERMINATORS),
-            **_HIDDEN,
-        },
-        "geneach": {
-            "num": _check_turns,
-            "min": _check_turns,
-            "max": _check_turns,
-            "join": _check_text,
-            "stop": _check_nonempty,
-            **_HIDDEN,
-        },
-        "each": {"join": _check_text},
-        "block": _HIDDEN,
-        "joint": {"k": _COUNT, "budget": _COUNT},
-    }
-)
+_CHECKS: Mapping[str, Mapping[str, ArgumentCheck]] = {
+    "select": {
+        "options": _check_options,
+        "rule": _check_rule,
+        "terminator": partial(one_of, allowed=TERMINATORS),
+        "prior": _check_prior,
+        "k": _COUNT,
+        "temperature": _check_number,
+        "seed": seed,
+        "logprobs": _check_name,
+        **_HIDDEN,
+    },
+    "gen": {
+        "max_tokens": _COUNT,
+        "stop": _check_stop,
+        "json": flag,
+        **{name: _SAMPLING[name].allowed.check for name in ("temperature", *SamplingParams.FILTERS)},
+        "seed": seed,
+        "n": _COUNT,
+        **_HIDDEN,
+    },
+    "beam": {
+        "options": _check_options,
+        "width": _COUNT,
+        "k": _COUNT,
+        "max_tokens": _COUNT,
+        "length_penalty": _check_number,
+        "terminator": partial(one_of, allowed=UNLISTED_TERMINATORS),
+        **_HIDDEN,
+    },
+    "geneach": {
+        "num": _check_turns,
+        "min": _check_turns,
+        "max": _check_turns,
+        "join": _check_text,
+        "stop": _check_nonempty,
+        **_HIDDEN,
+    },
+    "each": {"join": _check_text},
+    "block": _HIDDEN,
+    "joint": {"k": _COUNT, "budget": _COUNT},
+}
 """Checks by tag and argument.
 
 `grammar` and `regex` are missing here: reading them needs the files.

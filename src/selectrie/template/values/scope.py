@@ -286,18 +286,16 @@ def _evaluate_logical(expression: Logical, scope: Scope, document: Document, roo
     return not decides
 
 
-_COMPARISONS: Mapping[str, Callable[[object, object], bool]] = MappingProxyType(
-    {
-        "==": are_equal,
-        "!=": lambda left, right: not are_equal(left, right),
-        "<": lambda left, right: compare_order(left, right) < 0,
-        "<=": lambda left, right: compare_order(left, right) <= 0,
-        ">": lambda left, right: compare_order(left, right) > 0,
-        ">=": lambda left, right: compare_order(left, right) >= 0,
-        "in": lambda left, right: contains(right, left),
-        "not in": lambda left, right: not contains(right, left),
-    }
-)
+_COMPARISONS: Mapping[str, Callable[[object, object], bool]] = {
+    "==": are_equal,
+    "!=": lambda left, right: not are_equal(left, right),
+    "<": lambda left, right: compare_order(left, right) < 0,
+    "<=": lambda left, right: compare_order(left, right) <= 0,
+    ">": lambda left, right: compare_order(left, right) > 0,
+    ">=": lambda left, right: compare_order(left, right) >= 0,
+    "in": lambda left, right: contains(right, left),
+    "not in": lambda left, right: not contains(right, left),
+}
 
 
 def text_at(expression: Expression, scope: Scope, document: Document) -> str:
