@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from tests.page.tabs import DECIDE, GENERATE, GRAMMAR, TEMPLATE
+from tests.page.tabs import DECIDE, GENERATE, GRAMMAR, SELECT, TEMPLATE
+from tests.page.test_results import answering
 
 TOKEN = {"text": " a", "logprobs": {"tokens": [" a"], "token_logprobs": [-1.0], "top_logprobs": [{" a": -1.0}]}}
 
@@ -14,6 +15,7 @@ def stopped(visitor, call):
     visitor.panel.get_by_role("button", name="Stop", exact=True).click()
     call.wait_left()
     visitor.wait_for("stopped")
+    assert "Below is what had come." in visitor.answer.inner_text()
 
 
 def test_generate_counts_tokens_of_all_texts(visit, double):
@@ -43,7 +45,7 @@ def test_a_template_counts_its_slots(visit, double):
 def test_a_search_says_that_nothing_is_proved_before_a_text_is_found(visit, double):
     """From the first progress on; the best so far has the digits that the tolerance of the model leaves."""
     visitor = visit().choose(GRAMMAR.name)
-    visitor.page.route("**/tokenizer_info*", lambda route: route.fulfill(body='{"tolerance": 0.3}'))
+    visitor.page.route("**/tokenizer_info*", answering('{"tolerance": 0.3}'))
     call = double.expect(GRAMMAR.path).stream()
     visitor.press_run()
     call.wait().event({"type": "progress", "done": 3, "total": None})
@@ -88,6 +90,17 @@ def test_a_slot_of_little_mass_has_the_remedies_of_select(visit, double, templat
     assert sent == (
         wanted if remedies[0] == "space" else "<<#user>>One:<</user>>\n<<#assistant>>" + template[5:] + "<</assistant>>"
     )
+
+
+def test_a_model_without_a_chat_template_is_not_asked_in_one(visit):
+    """The remedy would be an error."""
+    visitor = visit().choose(SELECT.name).fill(prompt="The capital of France is", choices="Paris\nRome")
+    for template, n in (('"{{ messages }}"', 2), ("null", 1)):
+        visitor.page.unroute_all()
+        body = f'{{"tolerance": 0.01, "chat_template": {template}}}'
+        visitor.page.route("**/tokenizer_info*", answering(body))
+        assert visitor.run() == "low-mass"
+        assert visitor.answer.locator(".note.low-mass button").count() == n
 
 
 def test_the_answers_of_decide_are_a_picture_that_can_be_saved(visit, double):

@@ -268,10 +268,12 @@ function questionOf(name, question) {
     many.hidden = menu.value !== "choice";
     /** @type {HTMLLabelElement} */ (options.querySelector("label")).textContent =
       menu.value === "score" ? "Levels from the lowest, one on a line" : "Options, one on a line";
+    const isEach = menu.value === "choice" && tick.checked;
     /** @type {HTMLLabelElement} */ (asked.closest(".field")?.querySelector("label")).textContent =
-      menu.value === "predicate" ? "Statement" : "Question";
+      menu.value === "predicate" ? "Statement" : isEach ? "Statement about each {label}" : "Question";
   };
   menu.addEventListener("change", change);
+  tick.addEventListener("change", change);
   change();
   HIDDEN.set(box, rest);
   if (typeof instructions !== "string") INSTRUCTIONS.set(asked, { text: asked.value, value: instructions });
@@ -447,7 +449,7 @@ function sectionOf(name, one, question, drawn, context) {
         "The first two are ",
         number(told.margin, `${told.margin.toFixed(3)} nats`, "margin"),
         " apart, less than what may move a row of this model (",
-        number(told.tolerance, `${told.tolerance} nats`, "tolerance"),
+        number(told.tolerance, `${told.tolerance.toPrecision(2)} nats`, "tolerance"),
         ").",
       ]),
     told.order_dependent && note("warning", ["The order of the options decides: another order has another winner."]),
@@ -518,7 +520,8 @@ function lowMass(one, context) {
   const asked = context.request?.body.template;
   /** @type {[string, () => void][]} */
   const remedies = [];
-  if (asked !== "chat") remedies.push(["Ask in the chat template", setter(context, "template", "chat")]);
+  if (context.hasChat && asked !== "chat")
+    remedies.push(["Ask in the chat template", setter(context, "template", "chat")]);
   if (asked !== "base") remedies.push(["Ask on a plain page", setter(context, "template", "base")]);
   const { tolerance } = one.diagnostics;
   return massNote("The model would hardly say any of these.", ["label mass", mass], wanted, remedies, tolerance);

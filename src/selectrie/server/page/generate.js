@@ -50,7 +50,6 @@ export const generate = {
     let first = null;
     /** @type {Column[]} */
     const columns = [];
-    const known = context.tolerance();
     const most = body.max_tokens ?? context.options[PATH].find((one) => one.path === "max_tokens")?.default;
     const result = () => ({ ...first, columns: columns.filter(Boolean), most: (body.n ?? 1) * most });
     return {
@@ -60,7 +59,7 @@ export const generate = {
           addTo((columns[choice.index] ??= { tokens: [], rest: "", finish: "" }), choice);
       },
       result,
-      end: async () => ({ ...result(), tolerance: await known }),
+      end: async () => ({ ...result(), tolerance: (await context.model).tolerance }),
     };
   },
   news(_event, pane, gathered) {

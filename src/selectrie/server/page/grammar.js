@@ -1,7 +1,7 @@
 // @ts-check
 /** The tab Grammar: the most probable of all texts of a grammar, proved while it is searched. */
 
-import { number, percent, textOf } from "./format.js";
+import { number, percent, score, textOf } from "./format.js";
 import { FieldError, area, fill, h, labelled, optionsOf, parseJson, partOf, readOptions, stateOf } from "./form.js";
 import { promptFields, promptOf, showSelection } from "./select.js";
 
@@ -69,7 +69,7 @@ export const grammar = {
   },
   show: (answer, place, context) => showSelection(answer, place, context, false),
   begin(place, context) {
-    searches.set(place, { texts: [], tolerance: context.tolerance() });
+    searches.set(place, { texts: [], model: context.model });
   },
   async news(event, pane) {
     const search = /** @type {Search} */ (searches.get(pane.place));
@@ -77,10 +77,18 @@ export const grammar = {
       search.texts = [event, ...search.texts.filter((one) => one.text !== event.text)]
         .sort((a, b) => b.logp - a.logp)
         .slice(0, MOST_FOUND);
-    const tolerance = await search.tolerance;
+    const { tolerance } = await search.model;
     if (searches.get(pane.place) !== search) return; // another request has begun
     const rows = search.texts.map(({ text, logp }) =>
-      h("li", {}, textOf(text, 120), " ", number(Math.exp(logp), percent(Math.exp(logp), tolerance), "found")),
+      h(
+        "li",
+        {},
+        textOf(text, 120),
+        " ",
+        number(Math.exp(logp), percent(Math.exp(logp), tolerance), "found"),
+        " · log-probability ",
+        number(logp, score(logp, tolerance), "logp"),
+      ),
     );
     pane.stream();
     pane.place.replaceChildren(
@@ -93,7 +101,7 @@ export const grammar = {
   explain: (message, form) => caretOf(message, /** @type {HTMLTextAreaElement} */ (form.elements.namedItem("source"))),
 };
 
-/** @typedef {{texts: {text: string, logp: number}[], tolerance: Promise<number>}} Search texts found, best first */
+/** @typedef {{texts: {text: string, logp: number}[], model: Promise<import("./main.js").Model>}} Search texts found, best first */
 /** @type {WeakMap<HTMLElement, Search>} */
 const searches = new WeakMap();
 

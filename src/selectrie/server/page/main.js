@@ -22,6 +22,7 @@ import { Pane, announce, announceAnswer, keyForm } from "./states.js";
  * @property {Record<string, any>} body
  * @property {Record<string, any>} state what is typed, as `write` takes it
  */
+/** @typedef {{tolerance: number, hasChat: boolean}} Model by how many nats batching may move a row, and whether it has a chat template */
 /**
  * @typedef {object} Outcome What an answer comes to.
  * @property {import("./states.js").State} state
@@ -35,7 +36,8 @@ import { Pane, announce, announceAnswer, keyForm } from "./states.js";
  * @property {any} answer the last one
  * @property {() => Promise<void>} run reads the form and asks
  * @property {(more: Record<string, any>) => Promise<void>} again asks the last request with other fields
- * @property {() => Promise<number>} tolerance by how many nats batching may move a row of the model that is asked
+ * @property {Promise<Model>} model that the last request is sent to
+ * @property {boolean} hasChat whether the model that answered has a chat template
  */
 /**
  * @typedef {object} Tab
@@ -112,7 +114,8 @@ export class Slot {
       answer: null,
       run: () => this.run(),
       again: (more) => this.again(more),
-      tolerance: () => page.tolerance(),
+      model: Promise.resolve({ tolerance: UNKNOWN, hasChat: true }),
+      hasChat: true,
     };
   }
 
@@ -192,10 +195,12 @@ export class Slot {
     this.controller = controller;
     const began = performance.now();
     this.pane.run(() => this.stop());
+    const model = (this.context.model = this.page.describeModel());
     this.tab?.begin?.(this.pane.place, this.context);
     this.reveal();
     try {
       const answer = await this.answerOf(request, controller.signal);
+      this.context.hasChat = (await model).hasChat;
       if (this.controller !== controller) return;
       this.context.request = request;
       this.show(answer, performance.now() - began);
@@ -257,6 +262,7 @@ export class Slot {
 
   /** @param {unknown} error */
   fail(error) {
+    this.dropOld();
     const field = error instanceof FieldError || error instanceof ServerError ? error.field : "";
     const message = error instanceof Error ? error.message : String(error);
     const toField = (isFocused = true) => {
@@ -269,13 +275,20 @@ export class Slot {
     if (explained) this.pane.head.append(explained);
   }
 
+  /** Forget the last answer if a part of a new one stands in its place. */
+  dropOld() {
+    if (this.pane.state === "streaming") this.context.answer = null;
+  }
+
   /** Stop what runs; the server ends its work. */
   stop() {
     if (!this.controller) return false;
     this.controller.abort();
     this.controller = null;
-    const old = this.context.answer ? " The answer below is of the request before." : "";
-    this.pane.enter("stopped", h("p", {}, `Stopped.${old}`));
+    this.dropOld();
+    const isPart = this.pane.state === "streaming";
+    const below = isPart ? " Below is what had come." : " The answer below is of the request before.";
+    this.pane.enter("stopped", h("p", {}, `Stopped.${isPart || this.context.answer ? below : ""}`));
     announce("Stopped.");
     return true;
   }
@@ -307,14 +320,18 @@ export class Page {
     return this.model ? { model: this.model, ...body } : body;
   }
 
-  /** Return the tolerance of the model that is asked; streams do not say it. */
-  async tolerance() {
+  /**
+   * Return what answers do not say of the model that is asked.
+   *
+   * @returns {Promise<Model>}
+   */
+  async describeModel() {
     const name = this.model || this.first;
     try {
-      const path = name ? `/tokenizer_info?model=${encodeURIComponent(name)}` : "/tokenizer_info";
-      return (await ask(path)).tolerance || UNKNOWN;
+      const found = await ask(name ? `/tokenizer_info?model=${encodeURIComponent(name)}` : "/tokenizer_info");
+      return { tolerance: found.tolerance || UNKNOWN, hasChat: found.chat_template !== null };
     } catch {
-      return UNKNOWN; // the answer is there all the same
+      return { tolerance: UNKNOWN, hasChat: true }; // the answer is there all the same
     }
   }
 

@@ -308,7 +308,7 @@ function lowMass(answer, best, context) {
       context.request?.body.choices ? "Put a space before each choice" : "Put a space before each text",
       setter(context, "delimiter", " "),
     ]);
-  if (context.request?.body.user === undefined)
+  if (context.hasChat && context.request?.body.user === undefined)
     remedies.push(["Ask as a user, in the chat template", setter(context, "mode", "user")]);
   if (best === "user") remedies.reverse();
   return massNote(

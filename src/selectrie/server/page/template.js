@@ -225,9 +225,9 @@ function remediesOf(name, context) {
   const set = (/** @type {string} */ text) => setter(context, "template", text);
   /** @type {[string, () => void][]} */
   const remedies = [];
-  if (/\S$/.test(before)) remedies.push(["Put a space before the slot", set(`${before} ${rest}`)]);
+  if (/[^\s>]$/.test(before)) remedies.push(["Put a space before the slot", set(`${before} ${rest}`)]);
   const nOpen = (before.match(/<<#/g)?.length ?? 0) - (before.match(/<<\//g)?.length ?? 0);
-  if (before && !nOpen && !/<<#(user|assistant|system|role)\b/.test(value)) {
+  if (context.hasChat && before && !nOpen && !/<<#(user|assistant|system|role)\b/.test(value)) {
     const turns = `<<#user>>${before.trimEnd()}<</user>>\n<<#assistant>>${rest.trimEnd()}<</assistant>>`;
     remedies.push(["Ask as a user, in the chat template", set(turns)]);
   }
@@ -248,9 +248,9 @@ function tieOf(record) {
 function detailOf(slot) {
   const record = slot.record;
   const head = h("h3", {}, "Slot ", h("bdi", {}, slot.path), ": ", textOf(slot.text, 80));
-  const warnings = (record?.warnings ?? []).map((/** @type {any} */ one) =>
-    h("div", { class: "note warning" }, h("p", {}, h("bdi", {}, one.text))),
-  );
+  const warnings = (record?.warnings ?? [])
+    .filter((/** @type {any} */ one) => !["coverage", "tie"].includes(one.code)) // they stand above the page
+    .map((/** @type {any} */ one) => note("warning", [h("bdi", {}, one.text)]));
   if (record?.drawing?.trie) return [head, ...warnings, figureOf(record.drawing.trie, { name: "trie" })];
   if (record?.kind === "joint")
     return [
