@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
 from tests.page.tabs import DECIDE, GENERATE, GRAMMAR, SELECT, TEMPLATE
@@ -120,3 +122,15 @@ def test_the_answers_of_decide_are_a_picture_that_can_be_saved(visit, double):
     with visitor.page.expect_download() as download:
         visitor.panel.get_by_role("button", name="Save SVG").click()
     assert labels[0] in download.value.path().read_text(encoding="utf-8")
+
+
+def test_several_labels_have_the_mass_of_the_least(visit, double):
+    """Each label is asked by itself; what the model would hardly answer is said of all."""
+    visitor = visit().choose(DECIDE.name)
+    visitor.panel.get_by_role("button", name="Edit as JSON").click()
+    question = {"type": "choice", "choices": ["price", "quality"], "multi_label": True}
+    visitor.field("q.json").fill(json.dumps({"topic": question}))
+    assert visitor.run() in ("done", "low-mass")
+    labels = double.answers[-1]["answers"]["topic"]["diagnostics"].values()
+    shown = visitor.answer.locator(".facts [data-name='label mass']").get_attribute("value")
+    assert float(shown) == min(one["label_mass"] for one in labels)

@@ -96,7 +96,7 @@ export const decide = {
           /** @type {import("./share.js").Told} */ ([
             `${name}: ${text}`,
             p,
-            shareError(p, text, one.diagnostics?.tolerance),
+            shareError(p, text, toldOf(one).tolerance),
           ]),
       ),
     ),
@@ -404,15 +404,11 @@ function sectionOf(name, one, question, drawn, context) {
   const rows = rowsOf(one);
   const best = rows.find(([, , isBest]) => isBest);
   const value = one.type === "multi_label" ? one.choices.join(", ") || "none of them" : (best?.[0] ?? "");
-  const told = one.type === "multi_label" ? {} : one.diagnostics;
+  const told = toldOf(one);
   const mass = told.label_mass;
   const isLow = mass !== undefined && mass !== null && mass < LOW_MASS;
-  const asked =
-    typeof question.instructions === "string"
-      ? question.instructions
-      : question.instructions
-        ? JSON.stringify(question.instructions)
-        : "";
+  const { instructions = "" } = question;
+  const asked = typeof instructions === "string" ? instructions : JSON.stringify(instructions);
   const tolerance = told.tolerance || UNKNOWN;
   const isNear = !told.is_tie && typeof told.margin === "number" && told.margin < (told.tolerance ?? 0);
   // An item without numbers stands for options that are not drawn.
@@ -453,7 +449,7 @@ function sectionOf(name, one, question, drawn, context) {
         ").",
       ]),
     told.order_dependent && note("warning", ["The order of the options decides: another order has another winner."]),
-    isLow && lowMass(one, context),
+    isLow && lowMass(told, context),
     h("p", { class: "decision" }, textOf(value)),
     factsOf(facts),
     nDrawn < rows.length && listOf(rows, tolerance),
@@ -486,6 +482,20 @@ function listOf(rows, tolerance) {
 }
 
 /**
+ * Return the diagnostics of an answer. Of several labels, those are told that hold for all: the
+ * label that the model would hardly answer has the least mass.
+ *
+ * @param {any} one
+ * @returns {Json}
+ */
+function toldOf(one) {
+  if (one.type !== "multi_label") return one.diagnostics;
+  const all = /** @type {Json[]} */ (Object.values(one.diagnostics));
+  const { label_mass, top_tokens, tolerance } = all.sort((a, b) => a.label_mass - b.label_mass)[0];
+  return { label_mass, top_tokens, tolerance };
+}
+
+/**
  * Return the options of an answer with their probabilities, and whether each is the answer.
  *
  * @param {any} one
@@ -511,11 +521,10 @@ function rowsOf(one) {
 /**
  * Return a note on options that the model hardly says, with what it wanted and what may help.
  *
- * @param {any} one
+ * @param {Json} told its diagnostics
  * @param {Context} context
  */
-function lowMass(one, context) {
-  const { label_mass: mass, top_tokens: tokens } = one.diagnostics;
+function lowMass({ label_mass: mass, top_tokens: tokens, tolerance }, context) {
   const wanted = tokens.map((/** @type {any} */ token) => [token.token, token.logprob]);
   const asked = context.request?.body.template;
   /** @type {[string, () => void][]} */
@@ -523,6 +532,5 @@ function lowMass(one, context) {
   if (context.hasChat && asked !== "chat")
     remedies.push(["Ask in the chat template", setter(context, "template", "chat")]);
   if (asked !== "base") remedies.push(["Ask on a plain page", setter(context, "template", "base")]);
-  const { tolerance } = one.diagnostics;
   return massNote("The model would hardly say any of these.", ["label mass", mass], wanted, remedies, tolerance);
 }

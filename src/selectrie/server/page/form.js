@@ -210,32 +210,12 @@ export function optionField(option) {
   const label = (option.path.split(".").pop() ?? option.path).replaceAll("_", " ");
   const isNumber = option.kind === "integer" || option.kind === "number";
   const title = option.path === "rule.name" ? "rule" : label;
-  if (option.values && !isNumber) {
-    const first = h("option", { value: "" }, standard ? `${standard} (default)` : "not set (default)");
-    const others = option.kind === "boolean" ? ["true", "false"] : option.values.filter((one) => one !== standard);
-    return labelled(
-      title,
-      h(
-        "select",
-        named,
-        first,
-        others.map((one) => h("option", { value: one }, one)),
-      ),
-      option.help,
-    );
-  }
-  if (option.kind === "boolean") {
-    const other = option.default === true ? "false" : "true";
-    const shown = { true: "yes", false: "no" };
-    const first = h(
-      "option",
-      { value: "" },
-      standard ? `${shown[option.default === true ? "true" : "false"]} (default)` : "not set (default)",
-    );
-    const rest = (standard ? [other] : ["true", "false"]).map((one) =>
-      h("option", { value: one }, shown[/** @type {"true"} */ (one)]),
-    );
-    return labelled(title, h("select", named, first, rest), option.help);
+  const values = option.kind === "boolean" ? ["true", "false"] : isNumber ? undefined : option.values;
+  if (values) {
+    const nameOf = (/** @type {string} */ value) => ({ true: "yes", false: "no" })[value] ?? value;
+    const first = h("option", { value: "" }, standard ? `${nameOf(standard)} (default)` : "not set (default)");
+    const others = values.filter((one) => one !== standard).map((one) => h("option", { value: one }, nameOf(one)));
+    return labelled(title, h("select", named, first, others), option.help);
   }
   if (option.kind === "texts" || option.kind === "object") {
     const control = area(option.path, {
