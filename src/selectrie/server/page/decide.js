@@ -37,7 +37,7 @@ const CLOSE = "the first two may have the same probability within what is known 
 const ALL_ORDERS = 4; // up to so many options, every order is asked
 const TYPES = {
   choice: "one option",
-  predicate: "true or false",
+  predicate: "is it true",
   score: "a level",
 };
 
