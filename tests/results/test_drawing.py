@@ -8,6 +8,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import replace
 from itertools import pairwise
+from typing import Any
 from xml.etree.ElementTree import fromstring
 
 import numpy as np
@@ -19,7 +20,7 @@ from selectrie import Engine, Grammar
 from selectrie.cli.report.summaries import selection_facts
 from selectrie.core.token_trie import TokenTrie
 from selectrie.results import TokenScore
-from selectrie.results.drawing.bars import Bar, draw_bars
+from selectrie.results.drawing.bars import Bar, draw_bars, draw_texts
 from selectrie.results.drawing.beams import draw_beam
 from selectrie.results.drawing.choices import draw_choices, draw_selection, draw_selection_trie
 from selectrie.results.drawing.numbers import (
@@ -340,9 +341,31 @@ def test_ends_of_beams_are_no_shares_of_a_set():
     """Their probability is that of the text among everything."""
     with Engine(HashModel(2)) as engine:
         found = engine.beam_search("a", Grammar.from_regex("[ab]{1,2}"), n=2)
-    words = json.dumps(draw_beam(found))
-    assert "probability of the text" in words
-    assert "share of the set" not in words
+    drawn = draw_beam(found)
+    ends = [one for one in numbers_in(drawn["trie"]["outline"]) if one["name"] == "probability of the text"]
+    expected = sorted(math.exp(one.logp) for one in found.shown)
+    assert sorted(one["value"] for one in ends) == pytest.approx(expected)
+    assert all(one["text"] == percent(one["value"], written_tolerance(found.signature)) for one in ends)
+    assert "share of the set" not in json.dumps(drawn)
+
+
+def numbers_in(items: Any) -> Iterator[Any]:
+    """The numbers of an outline."""
+    for one in items:
+        yield from one["numbers"]
+        yield from numbers_in(one["children"])
+
+
+def test_texts_are_drawn_with_probabilities_and_what_is_left_out():
+    """A beginning is marked, and the last row counts the texts that are not shown."""
+    texts = [("a", math.log(0.5), True), ("b", math.log(0.25), False)]
+    drawing = draw_texts(texts, title="x", tolerance=0.0, n=5)
+    assert [one.words for one in drawing.outline] == [
+        "a, probability 50 %, log-probability -0.693",
+        "b, probability 25 %, log-probability -1.386, a beginning",
+        "… 3 more texts",
+    ]
+    assert {"50 %", "-0.693", "25 %", "-1.386", "…", "… 3 more texts"} <= {one.text for one in drawing.shapes}
 
 
 def test_sentences_of_a_selection():

@@ -16,9 +16,10 @@ from selectrie import BeamSearchParams, Engine, Grammar, SearchParams, Selection
 from selectrie.engine.connect import PathRuntime
 from selectrie.engine.precision_check import SelfCheck
 from selectrie.errors import OptionError
+from selectrie.results.drawing.choices import draw_choices, draw_selection_trie
 from selectrie.results.drawing.numbers import percent
 from selectrie.results.drawing.pieces import Piece, Strip, choices_in, cut_strip
-from selectrie.results.drawing.shapes import CELL, Drawing, Shape, to_svg
+from selectrie.results.drawing.shapes import CELL, Drawing, Item, Shape, to_svg
 from selectrie.results.drawing.strip import draw_strip
 from selectrie.server.calls.drawings import find_examples
 from selectrie.testing import HashModel, PathsOf, TableModel, make_vocabulary
@@ -239,6 +240,103 @@ def test_the_city_by_hand():
     assert "masked greedy decoding picks ' New Zealand', which masked sampling draws 67 % of the time" in words
 
 
+def lines_of(items: Sequence[Item], depth: int = 0) -> Iterator[str]:
+    """An outline as lines, each below what it is a part of."""
+    for one in items:
+        yield " " * depth + one.words
+        yield from lines_of(one.children, depth + 1)
+
+
+def test_the_drawings_of_the_city_by_hand():
+    """Strip, tree and bars of the same numbers: 0.2 and 0.01 are 95 % and 4.8 % of 0.21; other tokens have 0.25 / 6 each."""
+    found, strip = city()
+    drawn_strip, tree, bars = draw_strip(found, strip), draw_selection_trie(found), draw_choices(found)
+    assert [*lines_of(drawn_strip.outline)] == [
+        "Whole texts",
+        " ‹␣New Zealand›, of everything 1.0 %",
+        " goes on differently after ‹␣New›, of everything 49 %",
+        "  for example ‹␣New York…›, of everything 45 %",
+        " ‹␣Chicago›, of everything 20 %, winner",
+        " goes on differently after ‹␣C›, of everything 5.0 %",
+        " begins differently, of everything 25 %",
+        "  for example ‹␣York…›, of everything 4.2 %",
+        "  for example ‹␣Zealand…›, of everything 4.2 %",
+        "Step by step",
+        " ‹␣New Zealand›, step by step 67 %, masked greedy decoding picks it, masked sampling draws it most often",
+        " ‹␣Chicago›, step by step 33 %",
+        (
+            "Step by step it comes out differently: masked greedy decoding picks ' New Zealand', "
+            "which masked sampling draws 67 % of the time."
+        ),
+    ]
+    words = " | ".join(texts_of(drawn_strip.shapes))
+    for one in (
+        "‹␣New› 50 % → 67 %",
+        "␣New Zealand 1.0 %",
+        "★ ␣Chicago | 20 %",
+        "~ ◆ ␣New Zealand | 67 %",
+        "␣Chicago | 33 %",
+    ):
+        assert one in words
+    assert [*lines_of(tree.outline)] == [
+        "after the prompt, on the winner's path, on the path of masked greedy decoding",
+        (
+            " ‹␣New›, probability of the step 50 %, probability of everything 50 %, log-probability -0.693, "
+            "on the path of masked greedy decoding"
+        ),
+        (
+            "  ‹␣New Zealand›, probability of the step 2.0 %, probability of everything 1.0 %, log-probability -4.605, "
+            "share of the set 4.8 %, on the path of masked greedy decoding"
+        ),
+        " ‹␣C›, probability of the step 25 %, probability of everything 25 %, log-probability -1.386, on the winner's path",
+        (
+            "  ‹␣Chicago›, probability of the step 80 %, probability of everything 20 %, log-probability -1.609, "
+            "share of the set 95 %, on the winner's path"
+        ),
+        *(f" ‹{one}›, probability 4.2 %, what the model would say instead" for one in ("<bos>", "<eos>", ":")),
+    ]
+    assert [*texts_of(tree.shapes)] == [
+        "★ winner   ~ masked greedy   … what the model would say instead   %: probability of each step",
+        *(
+            "~",
+            "4.8 %",
+            "★",
+            "95 %",
+            "after the prompt",
+            "␣New",
+            "50 %",
+            "␣Zealand",
+            "2.0 %",
+            "␣C",
+            "25 %",
+            "hicago",
+            "80 %",
+        ),
+        *("… <bos>", "4.2 %", "… <eos>", "4.2 %", "… :", "4.2 %"),
+    ]
+    assert [*lines_of(bars.outline)] == [
+        "␣Chicago, share of the set 95 %, share of everything 20 %, log-probability -1.609, winner",
+        (
+            "␣New Zealand, share of the set 4.8 %, share of everything 1.0 %, log-probability -4.605, "
+            "what masked greedy decoding picks"
+        ),
+    ]
+    heads = ["choice", "share of the set", "log-probability"]
+    rows = ["★", "␣Chicago", "95 %", "-1.609", "~", "␣New Zealand", "4.8 %", "-4.605"]
+    assert [*texts_of(bars.shapes)] == heads + rows
+
+
+def test_a_tie_is_no_win_in_the_strip():
+    """Both choices have the sign of a tie, and the outline says that they share the first place."""
+    tied = answer((" a", 0.25), (" b", 0.25), (" c", 0.1), is_tie=True, margin=0.0)
+    strip = cut_strip(tied)
+    assert strip is not None
+    drawing = draw_strip(tied, strip)
+    assert [one for one in texts_of(drawing.shapes) if one.startswith(("=", "★"))] == ["= ␣a", "= ␣b"]
+    marks = [one.marks for one in drawing.outline[0].children if one.label in ("‹␣a›", "‹␣b›", "‹␣c›")]
+    assert marks == [("shares the first place",), ("shares the first place",), ()]
+
+
 def test_a_delimiter_belongs_to_each_choice():
     """With it the pieces are those of the whole texts, and so are the examples, none of which is a choice."""
     _, plain = city()
@@ -320,7 +418,9 @@ def test_bounds_are_solid_to_the_low_end_and_hatched_to_the_high():
     selection = answer((" a", 0.5), (" b", 0.25))
     piece = Piece("choice", 0.5, 0.25, 0.5, 0, n=1)
     strip = Strip((), (piece, Piece("elsewhere", 0.5, 0.25, 0.5)), is_bounded=True)
-    shapes = draw_strip(selection, strip).shapes
+    drawing = draw_strip(selection, strip)
+    assert drawing.outline[0].children[0].numbers == (("of everything", None, "25 % to 50 %"),)
+    shapes = drawing.shapes
     classes = [one.attributes.get("class", "") for group in shapes for g in group.children for one in (g, *g.children)]
     assert "sel-hatch sel-win" in classes
     words = [*texts_of(shapes)]
