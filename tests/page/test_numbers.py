@@ -264,6 +264,63 @@ def test_instructions_that_are_json_stay_so(visit, double):
     assert double.asked[-1][1]["questions"]["late"]["instructions"] == "It is late."
 
 
+def test_questions_are_added_removed_and_named_once(visit, double):
+    """A question that is added has the focus and is asked; of one that is removed nothing is left; two names are an error."""
+    visitor = visit().choose(DECIDE.name)
+    forms = visitor.panel.locator("fieldset.question")
+    n_before = forms.count()
+    visitor.panel.get_by_role("button", name="Add a question").click()
+    assert visitor.page.evaluate("document.activeElement.name") == "q.instructions"
+    visitor.page.keyboard.type("The text is about {label}.")
+    last = forms.last
+    last.locator("[name='q.options']").fill("parcels\nmoney")
+    last.get_by_label("any number of them may fit").check()
+    assert visitor.run() in ("done", "tie", "low-mass")
+    names = list(double.asked[-1][1]["questions"])
+    assert len(names) == n_before + 1
+    answer = double.answers[-1]["answers"][names[-1]]
+    assert answer["type"] == "multi_label"
+    bars = visitor.answer.get_by_label(f"Answer to {names[-1]}").locator(".bars li")
+    assert bars.evaluate_all("all => all.map(one => one.classList.contains('wins'))") == [
+        one in answer["choices"] for one in answer["probabilities"]
+    ]
+    forms.first.get_by_role("button", name="Remove").click()
+    assert visitor.page.evaluate("document.activeElement.closest('fieldset')") is not None
+    assert visitor.run() in ("done", "tie", "low-mass")
+    assert list(double.asked[-1][1]["questions"]) == names[1:]
+    last.locator("[name='q.name']").fill(names[1])
+    assert visitor.run() == "error"
+    assert f"two questions have the name {names[1]}" in visitor.answer.inner_text()
+    assert len(double.asked) == 2
+
+
+def test_a_state_of_json_is_sent_as_data(visit, double):
+    """What is no JSON is an error at its field, before anything is asked."""
+    visitor = visit().choose(DECIDE.name).fill(state='{"parcel": "late"')
+    visitor.field("mode").select_option("json")
+    assert visitor.run() == "error"
+    assert visitor.page.evaluate("document.activeElement.name") == "state"
+    assert double.asked == []
+    visitor.fill(state='{"parcel": "late"}')
+    visitor.run()
+    assert double.asked[-1][1]["state"] == {"parcel": "late"}
+
+
+def test_other_orders_of_the_options_are_asked(visit, double):
+    """A button asks the same questions in all orders of few options, and shows how far the orders are apart."""
+    visitor = visit().choose(DECIDE.name)
+    visitor.run()
+    before = visitor.page.evaluate("n_settled")
+    visitor.answer.get_by_role("button", name="other orders").click()
+    visitor.settled(before)
+    (_, first), (_, second) = double.asked
+    assert second == {**first, "permutations": "all"}
+    assert "averages over orders" in visitor.answer.inner_text()
+    spreads = visitor.answer.locator("[data-name='spread']").evaluate_all("all => all.map(one => Number(one.value))")
+    told = [one["diagnostics"]["spread"] for one in double.answers[-1]["answers"].values()]
+    assert spreads == told
+
+
 STATES = ("My parcel has not come!", "Thank you, all is well.", "", "12 items are missing 📦", "Bitte um Rückruf")
 
 

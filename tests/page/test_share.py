@@ -70,7 +70,7 @@ def press(visitor, name):
 
 def copied(visitor, name):
     """What a button of the menu copies."""
-    visitor.page.evaluate("document.getElementById('status').textContent = ''")
+    visitor.page.evaluate("document.querySelector('[role=status]').textContent = ''")
     press(visitor, name)
     visitor.announced("copied")
     return visitor.page.evaluate("navigator.clipboard.readText()")
@@ -231,6 +231,29 @@ def test_files_are_the_answer_and_its_pictures(answered, double):
 def logps(answer):
     """The log-probability of each choice."""
     return [one["logp"] for one in answer["choices"]]
+
+
+def test_what_cannot_be_copied_is_selected(answered):
+    """Where the browser does not let the page copy, the text stands below the buttons and is selected, which is said."""
+    visitor = answered(SELECT)
+    visitor.page.evaluate("() => { navigator.clipboard.writeText = async () => { throw Error('denied'); }; }")
+    press(visitor, "Copy curl")
+    visitor.announced("does not let this page copy")
+    assert visitor.page.evaluate("getSelection().toString()").startswith("curl -sS http://127.0.0.1:")
+
+
+def test_there_is_nothing_to_save_before_an_answer(visit):
+    """The menu says so, and saves nothing."""
+    visitor = visit().choose(RANK.name)
+    visitor.panel.locator("details.share").evaluate("one => { one.open = true; }")
+    for name, word in (
+        ("Save answer", "no answer yet"),
+        ("Save SVG", "no picture yet"),
+        ("Save PNG", "no picture yet"),
+    ):
+        visitor.page.evaluate("document.querySelector('[role=status]').textContent = ''")
+        press(visitor, name)
+        visitor.announced(word)
 
 
 def test_curl_is_exactly_this_request(answered, double):
