@@ -5,9 +5,11 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from itertools import pairwise, product
 from unittest.mock import Mock
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -25,6 +27,7 @@ from selectrie.server.calls.drawings import find_examples
 from selectrie.testing import HashModel, PathsOf, TableModel, make_vocabulary
 from selectrie.testing.oracles import NestedTrie, _all_texts, probabilities
 from tests.support.answers import answer
+from tests.support.placed_shapes import boxes_in
 
 EXACT = SelfCheck(batch_multiple=1, moved=0.0, tolerance=0.0)
 LETTERS = make_vocabulary([b"a", b"b", b"c"])
@@ -157,6 +160,34 @@ def test_rows_in_part_are_drawn_with_bounds(seed: int, texts: list[str]):
         true = math.exp(exact.choices.logp[piece.choice])
         assert piece.low - 1e-6 <= true <= piece.high + 1e-6
         assert piece.low - 1e-9 <= piece.width <= piece.high + 1e-9
+
+
+def bounded(*bounds: tuple[float, float]) -> Selection:
+    """A selection whose choices " a", " b", … have these probabilities at least and at most."""
+    found = answer(*((f" {letter}", math.sqrt(low * high)) for letter, (low, high) in zip("abc", bounds, strict=False)))
+    return replace(found, choices=replace(found.choices, logp_upper=np.log([high for _, high in bounds])))
+
+
+def test_bounds_that_fit_are_drawn_in_full():
+    """A choice is as wide as its upper bound; what is left may be all that lower bounds leave."""
+    strip = cut_strip(bounded((0.1, 0.4), (0.05, 0.2)))
+    assert strip is not None
+    assert strip.is_bounded
+    expected = [("choice", 0.4, 0.1, 0.4), ("choice", 0.2, 0.05, 0.2), ("elsewhere", 0.4, 0.4, 0.85)]
+    assert [(one.kind, one.width, one.low, one.high) for one in strip.pieces] == [
+        (kind, *map(pytest.approx, bounds)) for kind, *bounds in expected
+    ]
+
+
+def test_bounds_that_do_not_fit_shrink_alike():
+    """0.3 is certain, so 0.9 between the bounds have 0.7: each choice has 7/9 of the width between its own."""
+    strip = cut_strip(bounded((0.2, 0.8), (0.1, 0.4)))
+    assert strip is not None
+    assert [one.width for one in strip.pieces] == [pytest.approx(2 / 3), pytest.approx(1 / 3)]
+    assert [(one.low, one.high) for one in strip.pieces] == [
+        (pytest.approx(0.2), pytest.approx(0.8)),
+        (pytest.approx(0.1), pytest.approx(0.4)),
+    ]
 
 
 def test_what_a_search_left_open_is_one_piece():
@@ -363,6 +394,47 @@ def boxes_of(shapes: Sequence[Shape], dx: float = 0.0, dy: float = 0.0) -> Itera
             yield from boxes_of(one.children)
 
 
+def drawing_of(found: Selection) -> Drawing:
+    strip = cut_strip(found)
+    assert strip is not None
+    return draw_strip(found, strip)
+
+
+def test_every_shape_has_its_place():
+    """Nothing leaves the drawing, an outline is that of its piece's ground, and labels are above and below the rows."""
+    with Engine(PathRuntime(PathsOf(HashModel(0, vocabulary=LETTERS), hides_rest=True))) as engine:
+        unread = engine.select("a", ["a", "ab", "b"], search=SearchParams(stop="all"))
+    assert "not known" in " ".join(texts_of(drawing_of(unread).shapes))
+    _, listed = selected(0, ["a", "ab", "abc", "ba", "caba", "cb"], "eog")
+    bound = bounded((0.1, 0.4), (0.05, 0.2))
+    for found in (unread, listed, city()[0], bound):
+        drawing = drawing_of(found)
+        placed = list(boxes_in(drawing.shapes))
+        for _, box in placed:
+            assert box.left >= 0
+            assert box.top >= 0
+            assert box.right <= drawing.width
+            assert box.bottom <= drawing.height
+        grounds = [box for names, box in placed if names & {"sel-plain", "sel-band", "sel-box"}]
+        outlines = [box for names, box in placed if "sel-line" in names and box.left < box.right]
+        assert all(box in grounds for box in outlines) or found is bound
+        top, bottom = min(box.top for box in grounds), max(box.bottom for box in grounds)
+        assert all(y <= top or y > bottom for y in heights_of_labels(drawing.shapes))
+
+
+def heights_of_labels(shapes: Sequence[Shape], dy: float = 0.0) -> Iterator[float]:
+    """The base lines of the labels that have a line to a piece."""
+    has_lines = any(
+        one.tag == "path" and re.fullmatch(r"M[-\d.]+ [-\d.]+V[-\d.]+", one.attributes["d"]) for one in shapes
+    )
+    for one in shapes:
+        if "transform" in one.attributes:
+            yield from heights_of_labels(one.children, dy + float(one.attributes["transform"].split()[1].rstrip(")")))
+        small = {"sel-small", "sel-middle"} & set(one.attributes.get("class", "").split()) == {"sel-small"}
+        if has_lines and one.tag == "text" and small and float(one.attributes["x"]) != 12:
+            yield dy + float(one.attributes["y"])
+
+
 @few
 @given(seed=st.integers(0, 3), texts=st.lists(st.text("abc", min_size=1, max_size=8), min_size=1, max_size=9))
 def test_no_text_crosses_its_box(seed: int, texts: list[str]):
@@ -414,13 +486,18 @@ def test_two_hundred_choices_have_a_piece_each():
 
 
 def test_bounds_are_solid_to_the_low_end_and_hatched_to_the_high():
-    """The hatched part of a choice begins where the solid part ends."""
+    """The hatched part of a choice begins where the solid part ends, at half of the width."""
     selection = answer((" a", 0.5), (" b", 0.25))
     piece = Piece("choice", 0.5, 0.25, 0.5, 0, n=1)
     strip = Strip((), (piece, Piece("elsewhere", 0.5, 0.25, 0.5)), is_bounded=True)
     drawing = draw_strip(selection, strip)
     assert drawing.outline[0].children[0].numbers == (("of everything", None, "25 % to 50 %"),)
     shapes = drawing.shapes
+    solid, hatched, outline = [
+        one for at, one in boxes_in(shapes) if {"sel-box", "sel-hatch", "sel-line"} & at and "sel-win" in at
+    ]
+    assert (solid.left, solid.right) == pytest.approx((outline.left, outline.middle), abs=1)
+    assert (hatched.left, hatched.right) == pytest.approx((outline.middle, outline.right), abs=5)
     classes = [one.attributes.get("class", "") for group in shapes for g in group.children for one in (g, *g.children)]
     assert "sel-hatch sel-win" in classes
     words = [*texts_of(shapes)]
