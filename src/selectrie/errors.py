@@ -104,13 +104,11 @@ class Quoted(OptionRef):
 
     __slots__ = ()
 
+    def __init__(self, value: object) -> None:
+        super().__init__("", value)
+
     def __str__(self) -> str:
         return of_value(self.value)
-
-
-def quoted(value: object) -> Quoted:
-    """Return a value as a part of a message (`words`)."""
-    return Quoted("", value)
 
 
 THE_PROMPT, THE_STATE = Noun("the prompt"), Noun("the state")

@@ -133,7 +133,7 @@ def test_select_hands_choices_and_prompt_on_as_given(engine: Engine):
     ]
     assert engine.opened[0].model == "x.gguf"
     assert engine.closed == 1
-    assert "\nwinner    ' leather' p 0.4706" in result.stdout
+    assert "\nwinner    ' leather' p 47 %" in result.stdout
     assert result.stderr == ""
 
 
@@ -661,7 +661,7 @@ def test_strict_refuses_an_uncertain_answer(engine: Engine, changes: dict[str, A
 def test_score_and_tokens_hand_on_what_they_are_given(engine: Engine):
     """The text and what follows it; the choices and how they end."""
     result = run("score", "-p", "The sky is", "-t", " blue", "--per-token", "--following", ".")
-    assert (result.exit_code, "token  piece     logp" in result.stdout) == (0, True)
+    assert (result.exit_code, "token  piece    logp" in result.stdout) == (0, True)
     result = run("tokens", "-p", "He wears", *flags(CHOICES), "--terminator", "eog", "--delimiter", "-")
     assert (result.exit_code, "   ├─ ' le'" in result.stdout) == (0, True)
     assert engine.asked == [

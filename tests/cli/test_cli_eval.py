@@ -163,7 +163,7 @@ def test_columns_of_usual_names_need_no_option(opened: list[object]):
         assert "`selectrie classify --gold` asks which label fits, and its accuracy" in run("kinds.tsv", *how).stderr
     assert json.loads(run("--resume", "a", "--json").stdout) == wanted
     assert wanted["accuracy"] == wanted["tasks"][0]["metrics"]["acc"]["value"]
-    assert f"accuracy {wanted['accuracy']:.1%} (acc)" in run("kinds.tsv").stdout
+    assert f"accuracy {100 * wanted['accuracy']:.1f} % (acc)" in run("kinds.tsv").stdout
     assert json.loads(run("kinds.tsv", "--labels", "green,white", "--json").stdout) == wanted
     assert json.loads(run("kinds.tsv", "--labels", "label", "--json").stdout) == wanted
     assert "accuracy" not in json.loads(run("kinds.tsv", "questions.jsonl", "--json").stdout)

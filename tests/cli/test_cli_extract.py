@@ -86,7 +86,7 @@ def test_a_schema_is_read_from_a_file(llm, tmp_path):
     assert run("--type", json.dumps(SCHEMA), "--state", STATE).stdout == (
         shown := run("--type", path, "--state", STATE).stdout
     )
-    assert "≥" in shown
+    assert "not known" in shown
     assert "other values may be more probable" in shown
 
 
@@ -95,7 +95,7 @@ def test_a_report_has_values_and_fields(llm):
     shown = run("--type", TYPE, "--state", STATE, "--top", 3, "--exact").stdout
     found = llm.extract(STATE, Ticket, search=SearchParams(stop="all"))
     assert found.text in shown
-    assert f"{found.probability:.4f}" in shown
+    assert found.share_words(found.top(1)[0]) in shown
     assert "no other value is more probable" in shown
     assert {"team", "urgent"} <= set(shown.split())
 

@@ -22,6 +22,7 @@ from selectrie import Engine, RenderParams
 from selectrie.cli import app, inputs, requests
 from selectrie.cli.report import terminal
 from selectrie.cli.report.results import page_report
+from selectrie.core.notation import percent, write_logp, written_tolerance
 from selectrie.errors import InputFileError, OptionError
 
 SHEET = """\
@@ -359,8 +360,9 @@ def test_an_explanation_fits_its_terminal(llm, width):
     terminal.show(page_report(page), file, width=width)
     lines = file.getvalue().splitlines()
     assert max(map(cell_len, lines)) <= width
-    best = page.selections["armor"].best
-    assert any(line.split()[-2:] == [f"{best.probability:.4f}", f"{best.logp:.3f}"] for line in lines)
+    best, tolerance = page.selections["armor"].best, written_tolerance(page)
+    words = [*percent(best.probability, tolerance).split(), write_logp(best.logp, tolerance)]
+    assert any(line.split()[-len(words) :] == words for line in lines)
 
 
 def test_explain_beside_json_goes_to_stderr(opened, sheet):

@@ -17,7 +17,7 @@ from rich.console import RenderableType
 from selectrie.cli import show
 from selectrie.cli.report import results, summaries, terminal
 from selectrie.cli.report.terminal import Units
-from selectrie.core import output
+from selectrie.core import notation
 from selectrie.results import Certificate, Spellings, TokenScore
 from tests.support.answers import (
     ARMOUR,
@@ -51,23 +51,23 @@ class Tty(io.StringIO):
 def test_a_selection_at_eighty_columns():
     """The ranking with bars first: 24 cells are one. Proof and cost are explained on request."""
     ranking = """\
-#  choice                                       p    logp  margin
-1  ' leather'    ███████████▎              0.4706  -0.916
-2  ' chain'      ███████                   0.2941  -1.386  -0.470
-3  ' chainmail'  ██▉                       0.1176  -2.303  -1.386
-4  ' plate'      ██▉                       0.1176  -2.303  -1.386
+#  choice                                     p    logp  margin
+1  ' leather'    ███████████▎              47 %  -0.916
+2  ' chain'      ███████                   29 %  -1.386  -0.470
+3  ' chainmail'  ██▉                       12 %  -2.303  -1.386
+4  ' plate'      ██▉                       12 %  -2.303  -1.386
 
 """
-    winner = "' leather' p 0.4706, 1.6 times as likely as the next, ' chain' (0.47"
+    winner = "' leather' p 47 %, 1.6 times as likely as the next, ' chain' (0.470"
     facts = f"""\
 winner    {winner}
           nats)
-coverage  0.8500 of the model's belief is in the set
+coverage  85 % of the model's belief is in the set
 """
     explained = f"""\
 winner     {winner}
            nats)
-coverage   0.8500 of the model's belief is in the set
+coverage   85 % of the model's belief is in the set
 greedy     agrees: masked greedy decoding picks the same
 proof      every choice scored, 3 inner nodes
 cost       12 rows in 2 calls, 4 padded; 5.0 times less work than one by one;
@@ -89,12 +89,12 @@ def test_the_trie_marks_winner_greedy_and_pruned_without_colour():
 * joint winner   ~ masked greedy   × pruned   numbers: log-probabilities
 *~ (prompt)
 *  ├─ ' le' -0.693
-*  │  └─ 'ather' -0.223  = ' leather'  p 0.4700
- ~ ├─ ' chain' -1.386  = ' chain'  p 0.2938
- ~ │  └─ 'mail' -0.916  = ' chainmail'  p 0.1175
-   ├─ ' plate' -2.303  = ' plate'  p 0.1175
+*  │  └─ 'ather' -0.223  = ' leather'  p 47 %
+ ~ ├─ ' chain' -1.386  = ' chain'  p 29 %
+ ~ │  └─ 'mail' -0.916  = ' chainmail'  p 12 %
+   ├─ ' plate' -2.303  = ' plate'  p 12 %
 ×  ├─ ' z' -4.605  … 1 more choice
-   └─ ' q' -6.908  = ' q'  p 0.0012
+   └─ ' q' -6.908  = ' q'  p 0.1 %
 """
     )
 
@@ -104,7 +104,7 @@ def test_a_set_the_model_does_not_expect_is_said_plainly():
     wanted = (TokenScore(5, b"\n", math.log(0.6)), TokenScore(6, b"", math.log(0.08), "<|im_end|>"))
     report = " ".join(shown(results.selection_report(unlikely(top_tokens=wanted))).split())
     assert "! coverage the model expects something else than these choices." in report
-    assert r"It expects '\n' 0.6000, '<|im_end|>' 0.0800." in report
+    assert r"It expects '\n' 60 %, '<|im_end|>' 8.0 %." in report
     assert "leading space" in report
     assert "thinks before it answers" in report
     assert "--chat" not in report
@@ -126,9 +126,9 @@ def test_a_missing_leading_space_is_named_as_the_cause():
 
 def test_a_lonely_winner_says_why():
     """One choice has nothing behind it; one finished choice of many says nothing about the others."""
-    assert "p 1.0000, no other choice\n" in shown(results.selection_report(answer((" a", 0.5))))
+    assert "p 100 %, no other choice\n" in shown(results.selection_report(answer((" a", 0.5))))
     open_search = answer((" a", 0.5), (" b|c", 0.25, None))
-    assert "p 1.0000, no other choice was scored\n" in shown(results.selection_report(open_search))
+    assert "p > 99.9 %, no other choice was scored\n" in shown(results.selection_report(open_search))
 
 
 def test_quoted_texts_are_not_broken_over_lines():
@@ -144,7 +144,7 @@ def test_low_coverage_of_an_open_search_is_no_warning():
     open_search = replace(PROVED, method="best_first", open_mass=0.5, bound_gap=0.75)
     report = shown(results.selection_report(unlikely(certificate=open_search), explain=True))
     assert "! coverage" not in report
-    assert "at least 0.0030" in report
+    assert "0.3 % to 50 % of the model" in report
     assert "proved with 3 of 3 inner nodes, the rest at least 0.750 nats behind" in " ".join(report.split())
 
 
@@ -152,7 +152,7 @@ def test_low_coverage_of_an_open_search_is_no_warning():
     ("changes", "expected"),
     [
         ({"is_tie": True}, "! tie the first place is shared exactly; the lowest index was taken"),
-        ({"greedy_index": 1}, "disagrees: masked greedy decoding picks ' chainmail' (p 0.1176)"),
+        ({"greedy_index": 1}, "disagrees: masked greedy decoding picks ' chainmail' (p 12 %)"),
         ({"certificate": replace(PROVED, proved=False, bound_gap=-0.3)}, "may be ahead by 0.300 nats"),
         ({"certificate": replace(PROVED, near_margin=0.423)}, "inner nodes; a near tie is closer than 0.42 nats cost"),
         (
@@ -188,8 +188,8 @@ def test_duplicates_are_one_row_and_pruned_choices_show_their_bound():
         report[: report.index("\nwinner")]
         == """\
 #  choice                                        p      logp   score  margin
-1  ' a' (also 2)  ████████████████          0.6667    -0.693  -0.693
-2  ' b'           ████████                  0.3333    -1.386  -1.386  -0.693
+1  ' a' (also 2)  ████████████████            67 %    -0.693  -0.693
+2  ' b'           ████████                    33 %    -1.386  -1.386  -0.693
 3  ' zzz'                                   pruned  ≤ -4.605
 """
     )
@@ -201,8 +201,8 @@ def test_open_mass_shows_an_interval():
     selection = armour()
     choices = replace(selection.choices, probability_low=selection.choices.probability - 0.1)
     report = shown(results.selection_report(armour(choices=choices)))
-    assert "winner    ' leather' p 0.3706–0.4706, 1.6 times as likely" in report
-    assert "  0.0176–0.1176  -2.303" in report
+    assert "winner    ' leather' p 37 % to 47 %, 1.6 times as likely" in report
+    assert "  1.8 % to 12 %  -2.303" in report
 
 
 @given(
@@ -239,15 +239,15 @@ def test_a_scored_text_with_its_tokens():
         shown(results.text_score_report(text_score(), per_token=True))
         == """\
 text       ' blue'
-logp       -2.0794 nats over 2 tokens (-1.0397 a token)
+logp       -2.079 nats over 2 tokens (-1.040 a token)
 greedy     greedy decoding would write something else
 cost       12 rows in 2 calls, 4 padded; 5.0 times less work than one by one;
            0.250 s
 precision  exact
 
-token  piece     logp
-    3  ' bl'  -0.6931
-    4  'ue'   -1.3863
+token  piece    logp
+    3  ' bl'  -0.693
+    4  'ue'   -1.386
 """
     )
 
@@ -258,14 +258,14 @@ def test_a_scored_text_with_all_its_spellings():
     close = Spellings("ends", -3.0, -2.99, (0.985, 0.996), True, "", 0.0, 0.0, 9)
     facts = dict(summaries.text_score_facts(text_score(spellings=wide)))
     assert facts["spellings"] == (
-        "logp -3.0000 to -1.0000 nats for all tokens that begin with the text; canonical tokens have 10 to 50 % of it"
+        "logp -3.000 to -1.000 nats for all tokens that begin with the text; canonical tokens have 10 % to 50 % of it"
     )
     assert (
         facts["! bounds"]
         == "the bounds of all spellings are further apart than a factor of 2: the budget ended after 9 nodes"
     )
     facts = dict(summaries.text_score_facts(text_score(spellings=close)))
-    assert facts["spellings"].endswith("that spell the text and end; canonical tokens have 98.5 to 99.6 % of it")
+    assert facts["spellings"].endswith("that spell the text and end; canonical tokens have 99 % to 99.6 % of it")
     assert "! bounds" not in facts
 
 
@@ -338,4 +338,4 @@ def test_json_is_one_strict_line():
 )
 def test_small_probabilities_are_not_rounded_to_nothing(p: float, text: str):
     """Zero is written only for zero."""
-    assert output.probability(p) == text
+    assert notation.probability(p) == text

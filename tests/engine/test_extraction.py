@@ -339,7 +339,7 @@ def test_an_open_field_is_searched_and_has_lower_bounds():
     assert [one.probability_low for one in found.top(9)] == sorted(
         (one.probability_low for one in found.top(9)), reverse=True
     )
-    assert "≥" in repr(found)
+    assert "p not known" in repr(found)
     assert found.to_dict()["probability"] is None
 
 
@@ -652,7 +652,7 @@ def test_results_are_values(llm):
     assert made["is_proved"] is True
     with pytest.raises(TypeError, match="value"):
         bool(found)
-    assert repr(found).startswith(f"Extraction({found.value!r}, p=")
+    assert repr(found).startswith(f"Extraction({found.value!r}, p ")
 
 
 @pytest.mark.parametrize(

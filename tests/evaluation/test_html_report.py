@@ -13,13 +13,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from selectrie.core.notation import percent, rate
 from selectrie.evaluation.comparison import compare, with_texts
 from selectrie.evaluation.metrics import METRICS, ChoiceLoglikelihood, Item, ItemRecord, find_metrics
-from selectrie.evaluation.report.charts import rate, rate_with_interval
+from selectrie.evaluation.report.charts import rate_with_interval
 from selectrie.evaluation.report.html import MAX_PROBLEMS, comparison_page, evaluation_page
 from selectrie.evaluation.report.page import render_page
 from selectrie.evaluation.results import Evaluation, TaskResult
-from selectrie.results.drawing.numbers import percent
 from selectrie.results.drawing.shapes import style as drawing_style
 from tests.support.html_pages import EVIL, Reader, assert_fetches_nothing, assert_pictures_have_words
 from tests.support.n_examples import n_examples

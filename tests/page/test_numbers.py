@@ -9,7 +9,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from selectrie.results.drawing.numbers import percent, show_text, written_tolerance
+from selectrie.core.notation import percent, show_text, write_logp, written_tolerance
 from tests.page.tabs import DECIDE, LATER, RANK, SELECT
 
 GENERATE = LATER[-1]
@@ -347,6 +347,17 @@ def test_percentages_are_those_of_python(visit):
         numbers,
     )
     assert written == [percent(*one) for one in numbers]
+
+
+def test_log_probabilities_are_those_of_python(visit):
+    """With the same decimals, by the tolerance; the page has a true minus."""
+    random = Random("log-probabilities")
+    numbers = [(-random.uniform(0, 20), random.choice((0.0, 0.0005, 0.005, 0.05, 0.3, 2.0))) for _ in range(200)]
+    written = visit().page.evaluate(
+        "async numbers => { const { score } = await import('/page/format.js'); return numbers.map(one => score(...one)); }",
+        numbers,
+    )
+    assert written == [write_logp(*one).replace("-", "−") for one in numbers]
 
 
 def test_changes_of_a_probability_are_points(visit):

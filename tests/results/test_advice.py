@@ -18,6 +18,7 @@ from selectrie import AdviceWarning, BeamSearchParams, Choice, Grammar, Predicat
 from selectrie.cli.report.results import beam_facts
 from selectrie.cli.report.summaries import selection_facts, slot_facts, text_score_facts
 from selectrie.results import Page, Remedy, TokenScore, advice
+from selectrie.results.drawing.sentences import margin_words
 from tests.support.answers import PROVED, answer, armour, text_score, unlikely
 from tests.support.deciding import fake
 
@@ -61,10 +62,10 @@ def test_a_missing_space_is_said_where_the_end_of_the_prompt_was_healed(healed, 
     assert found.remedy == (Remedy("delimiter", " ") if cause == "last character" else None)
     assert "It expects" not in found.text
     (inside,) = answer(("  a", 0.003), healed=b" ", log_heal=math.log(0.9), top_tokens=SPACE).warnings
-    assert "It expects ' the' 0.9" in inside.text
+    assert "It expects ' the' 90 %" in inside.text
     lines = (TokenScore(6, b".\n", math.log(0.9)),)
     (inside,) = answer((".|Yes", 0.9, 0.003), healed=b".", top_tokens=lines).warnings
-    assert (inside.remedy, "It expects '.\\n' 0.9" in inside.text) == (None, True)
+    assert (inside.remedy, "It expects '.\\n' 90 %" in inside.text) == (None, True)
 
 
 @pytest.mark.parametrize(
@@ -122,11 +123,11 @@ def test_an_end_that_the_model_does_not_expect_is_said():
 
 def test_bounds_are_not_printed_as_values():
     """A margin that an open choice bounds is "at least", one that is not above 0 "unknown", a wide p an interval."""
-    for margin, words in ((0.25, "at least 0.25 nats"), (-1.5, "unknown")):
+    for margin, words in ((0.25, "at least 0.250 nats"), (-1.5, "unknown")):
         open_ = armour(margin=margin)
-        assert open_.margin_words() == words
-        assert f"margin={words}" in repr(open_)
-    assert armour().margin_words() == "0.47 nats"
+        assert margin_words(open_) == words
+        assert f"margin {words}" in repr(open_)
+    assert margin_words(armour()) == "0.470 nats"
     assert "not certainly ahead" in dict(selection_facts(armour(margin=-1.5)))["winner"]
 
 

@@ -18,12 +18,7 @@ from hypothesis import strategies as st
 
 from selectrie import Engine, Grammar
 from selectrie.cli.report.summaries import selection_facts
-from selectrie.core.token_trie import TokenTrie
-from selectrie.results import TokenScore
-from selectrie.results.drawing.bars import Bar, draw_bars, draw_texts
-from selectrie.results.drawing.beams import draw_beam
-from selectrie.results.drawing.choices import draw_choices, draw_selection, draw_selection_trie
-from selectrie.results.drawing.numbers import (
+from selectrie.core.notation import (
     cells_of,
     cut,
     nats,
@@ -32,8 +27,14 @@ from selectrie.results.drawing.numbers import (
     ratio_words,
     show_bytes,
     show_text,
+    write_logp,
     written_tolerance,
 )
+from selectrie.core.token_trie import TokenTrie
+from selectrie.results import TokenScore
+from selectrie.results.drawing.bars import Bar, draw_bars, draw_texts
+from selectrie.results.drawing.beams import draw_beam
+from selectrie.results.drawing.choices import draw_choices, draw_selection, draw_selection_trie
 from selectrie.results.drawing.sentences import notebook_lines, selection_sentences
 from selectrie.results.drawing.shapes import Drawing, Item, Shape, hatch, style, text, to_html, to_svg
 from selectrie.results.drawing.tokens import TokenText, draw_tokens
@@ -130,7 +131,19 @@ def test_probabilities_of_a_selection_are_written_alike():
         (nats(6.4523), "6.452 nats"),
         (nats(6.4523, 0.012), "6.45 nats"),
         (nats(2.53, 0.3), "2.5 nats"),
-        (nats(2.53, 0.8), "3 nats"),
+        (nats(2.53, 0.8), "2.5 nats"),
+        (nats(math.inf), "inf nats"),
+        (write_logp(-1.23456, 0.0), "-1.235"),
+        (write_logp(-1.23456, 0.0005), "-1.235"),
+        (write_logp(-1.23456, 0.00051), "-1.23"),
+        (write_logp(-1.23456, 0.05), "-1.23"),
+        (write_logp(-1.23456, 0.051), "-1.2"),
+        (write_logp(-123.456, 2.0), "-123.5"),
+        (write_logp(math.nan, 0.0), "not known"),
+        (write_logp(-math.inf, 0.0), "-inf"),
+        (write_logp(-1.5, 0.0, -1.25), "-1.500 to -1.250"),
+        (write_logp(-1.5, 0.3, -1.46), "-1.5"),
+        (write_logp(-math.inf, 0.0, -1.25), "≤ -1.250"),
     ],
 )
 def test_numbers_in_words(words: str, expected: str):
@@ -270,7 +283,7 @@ def test_a_trie_shows_each_node_once_and_counts_the_rest(texts: list[str], limit
     fold = {one for one in fold if one < len(trie)}
     p = np.full(len(texts), 1 / len(texts))
     view = view_of(trie, [b"", b"a", b"b"], limit=limit, winner=0, probability=p, fold=fold)
-    drawing = draw_trie(view, title="x", tolerance=0.0)
+    drawing = draw_trie(view, title="x")
     boxes = [
         box
         for one in drawing.shapes
@@ -325,7 +338,7 @@ def test_ends_of_a_trie_have_their_name_and_their_bounds():
     """The bar is solid to the low end and hatched to the high one; an interval has no number that no answer has."""
     ends = [End("share of the set", 0.2, 0.4, "20 % to 40 %"), End("share of the set", 0.5, 0.5, "50 %")]
     view = view_of(TokenTrie.from_sequences([[1], [2]]), [b"", b"a", b"b"], limit=9)
-    drawing = draw_trie(view, ends.__getitem__, title="x", tolerance=0.0)
+    drawing = draw_trie(view, ends.__getitem__, title="x")
     assert [one.numbers for one in drawing.outline[0].children] == [
         (("share of the set", None, "20 % to 40 %"),),
         (("share of the set", 0.5, "50 %"),),
@@ -371,7 +384,7 @@ def test_texts_are_drawn_with_probabilities_and_what_is_left_out():
 def test_sentences_of_a_selection():
     """The winner beside the next one, two shares that are told apart, and whether steps agree."""
     said = selection_sentences(armour())
-    assert said["winner"] == "' leather' is 1.6 times as likely as the next, ' chain' (0.47 nats)"
+    assert said["winner"] == "' leather' is 1.6 times as likely as the next, ' chain' (0.470 nats)"
     assert said["share_of_set"] == "47 %"
     assert said["share_of_all"] == "40 %"
     assert said["tie"] is None

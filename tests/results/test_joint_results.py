@@ -92,9 +92,11 @@ def test_values_of_all_kinds_have_a_form():
 def test_the_text_shows_the_first_and_counts_the_rest():
     """What was decided, how sure that is, and the next ones."""
     shown = repr(selection(3, proved=False)).splitlines()
-    assert shown[0].startswith("JointSelection(armor='plate', weapon='sword', p=0.6, margin=1 nats, coverage=0.25")
+    assert shown[0].startswith(
+        "JointSelection(armor='plate', weapon='sword', p 60 %, margin at least 1.000 nats, coverage 25 % to 26 %"
+    )
     assert "proved=False" in shown[0]
-    assert shown[1] == "  1. 'plate and sword'  p=0.6000  logp=-1.500"
+    assert shown[1] == "  1. 'plate and sword'  p 60 %  logp -1.500"
     assert shown[-1] == "  … 3 more"
 
 

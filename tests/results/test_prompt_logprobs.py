@@ -69,10 +69,10 @@ def test_it_is_json_and_frozen():
 def test_what_it_shows():
     """Each token with its value, and in notebooks a bar for those that have one."""
     shown = repr(READ)
-    assert shown.splitlines()[0] == "PromptLogprobs(4 tokens, 2 rows, total_logp=-2.5000)"
-    assert shown.splitlines()[3] == "  '\\n'  logp=-0.500"
+    assert shown.splitlines()[0] == "PromptLogprobs(4 tokens, 2 rows, total logp -2.500)"
+    assert shown.splitlines()[3] == "  '\\n'  logp -0.500"
     html = READ._repr_html_()
     assert html.count("<li>") == 2
-    assert "logp -2.5000" in html
+    assert "logp -2.500" in html
     many = replace(READ, **{name: getattr(READ, name) * 9 for name in ("tokens", "labels", "logp")})
     assert repr(many).endswith("… 24 more")

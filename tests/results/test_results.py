@@ -259,7 +259,7 @@ def test_all_spellings_are_json_too():
     assert fields["canonical_share"] == [0.0, 1.0]
     assert (fields["proved"], fields["n_rows"]) == (False, 9)
     assert "spellings" not in text_score().to_dict()
-    assert "all spellings: logp from -inf to -1.0000 (ends)" in repr(score)
+    assert "all spellings: logp ≤ -1.000 (ends)" in repr(score)
 
 
 def test_the_plan_of_a_request_is_json_too():
@@ -277,12 +277,12 @@ def test_repr_fits_a_screen():
     """The winner with its numbers, the first five, and how many more."""
     many = answer(*((f" c{i}", 0.1 / (i + 1)) for i in range(9)), (" b|z", 0.5, None))
     assert repr(many).splitlines() == [
-        "Selection(' c0', p=0.3535, margin=0.6931 nats, coverage=0.283, rule='joint', terminator='none')",
-        "  1. ' c0'  p=0.3535  logp=-2.303",
-        "  2. ' c1'  p=0.1767  logp=-2.996",
-        "  3. ' c2'  p=0.1178  logp=-3.401",
-        "  4. ' c3'  p=0.0884  logp=-3.689",
-        "  5. ' c4'  p=0.0707  logp=-3.912",
+        "Selection(' c0', p 35 %, margin 0.693 nats, coverage 28 %, rule='joint', terminator='none')",
+        "  1. ' c0'  p 35 %  logp -2.303",
+        "  2. ' c1'  p 18 %  logp -2.996",
+        "  3. ' c2'  p 12 %  logp -3.401",
+        "  4. ' c3'  p 8.8 %  logp -3.689",
+        "  5. ' c4'  p 7.1 %  logp -3.912",
         "  … 5 more",
     ]
     assert "pruned, logp ≤ -0.693" in repr(answer((" a", 0.5), (" b|z", 0.5, None)))

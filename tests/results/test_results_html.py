@@ -101,7 +101,7 @@ def test_reprs_by_hand():
         score, plan = engine.score(":", "ab"), engine.tokens(":", ["ab", "cat", "cab"])
     assert (
         repr(score)
-        == "TextScore('ab', logp=-2.0794, 2 tokens, as greedy decoding)\n  'a'  logp=-0.693\n  'b'  logp=-1.386"
+        == "TextScore('ab', logp -2.079, 2 tokens, as greedy decoding)\n  'a'  logp -0.693\n  'b'  logp -1.386"
     )
     assert repr(plan).splitlines()[1:] == [
         "  context  '<bos>' · ':'",

@@ -15,11 +15,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from selectrie import BeamSearchParams, Engine, Grammar, SearchParams, Selection
+from selectrie.core.notation import percent
 from selectrie.engine.connect import PathRuntime
 from selectrie.engine.precision_check import SelfCheck
 from selectrie.errors import OptionError
 from selectrie.results.drawing.choices import draw_choices, draw_selection_trie
-from selectrie.results.drawing.numbers import percent
 from selectrie.results.drawing.pieces import Piece, Strip, choices_in, cut_strip
 from selectrie.results.drawing.shapes import CELL, Drawing, Item, Shape, to_svg
 from selectrie.results.drawing.strip import draw_strip

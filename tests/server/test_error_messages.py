@@ -18,9 +18,9 @@ from selectrie.errors import (
     PromptError,
     PromptTooLongError,
     PythonOnly,
+    Quoted,
     SelectrieError,
     TextError,
-    quoted,
     remedies,
     words,
 )
@@ -111,14 +111,14 @@ def test_clients_read_no_advice_for_python():
 )
 def test_values_are_written_as_json(value: object, python: str, json: str):
     """A text alone keeps the quotes of names, and what JSON does not have is as in Python."""
-    asked, said = OptionError("k", value, "a text"), PromptError(words("is {}: expected text", quoted(value)))
+    asked, said = OptionError("k", value, "a text"), PromptError(words("is {}: expected text", Quoted(value)))
     assert (str(asked), str(said)) == (f"k={python}: expected a text", f"is {python}: expected text")
     assert (error_of(asked).message, error_of(said).message) == (
         f"k={json}: expected a text",
         f"is {json}: expected text",
     )
-    assert str(PromptError(words("is {}", quoted(None)))) == "is None"
-    assert error_of(PromptError(words("is {}", quoted(None)))).message == "is null"
+    assert str(PromptError(words("is {}", Quoted(None)))) == "is None"
+    assert error_of(PromptError(words("is {}", Quoted(None)))).message == "is null"
 
 
 @pytest.mark.parametrize(

@@ -22,7 +22,8 @@ from selectrie.cli.groups import (
 )
 from selectrie.cli.show import count_progress, show_json, show_report
 from selectrie.core.files import SHOWN_SUFFIXES
-from selectrie.core.output import count, visible, write
+from selectrie.core.notation import count
+from selectrie.core.output import visible, write
 from selectrie.errors import IncompatibleOptionsError, InputFileError, OptionError, OptionRef, words
 
 

@@ -223,7 +223,7 @@ def _progress_bar() -> Iterator[OnProgress]:
 
 def _show_table(plan: TablePlan, done: TableProgress, *, as_json: bool) -> int:
     """Write a summary of a run over a table, and return the exit code."""
-    from selectrie.core.output import count
+    from selectrie.core.notation import count
 
     if as_json:
         from selectrie.results.advice import advice_fields

@@ -1,4 +1,4 @@
-"""The notation of texts and numbers in reports, and safe writing of text."""
+"""Writes text to terminals, files and pipes; no text can command a terminal."""
 
 from __future__ import annotations
 
@@ -9,46 +9,6 @@ from contextlib import suppress
 from typing import TextIO
 
 from selectrie.errors import OutputError
-
-
-def quoted(text: str) -> str:
-    """Return the text in quotes, so that spaces at its ends are visible.
-
-    Characters that do not print (controls, direction marks) are escaped.
-    """
-    return repr(text)
-
-
-def quoted_bytes(value: bytes) -> str:
-    r"""Return the bytes as quoted text, with `\xNN` for bytes that are not UTF-8."""
-    return quoted(value.decode("utf-8", "surrogateescape")).replace("\\udc", "\\x")
-
-
-def probability(p: float) -> str:
-    """Format a probability with four decimals, or as a power of ten if tiny."""
-    return f"{p:.4f}" if p >= 0.00005 or p == 0 else f"{p:.0e}"
-
-
-def interval(low: float, high: float) -> str:
-    """Format two probabilities as an interval, or as one if both look alike."""
-    ends = (probability(low), probability(high))
-    return ends[0] if ends[0] == ends[1] else "–".join(ends)
-
-
-def thousands(n: float) -> str:
-    """Format a number as a whole number with a space between thousands."""
-    return f"{n:,.0f}".replace(",", " ")
-
-
-def count(n: int, noun: str) -> str:
-    """Format a number with its noun: `1 row`, `2 rows`."""
-    return f"{thousands(n)} {noun}{'' if n == 1 else 's'}"
-
-
-def escaped(text: str) -> str:
-    r"""Return the text with characters that do not print escaped, such as `\x1b`."""
-    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode("ascii") for c in text)
-
 
 _PICTURES = {code: chr(0x2400 + code) for code in range(32) if chr(code) not in "\t\n"}
 _BIDI = (0x061C, 0x200E, 0x200F, *range(0x202A, 0x202F), *range(0x2066, 0x206A))

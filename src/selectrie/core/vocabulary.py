@@ -13,7 +13,7 @@ from typing import Any, Protocol, TypeVar
 
 import numpy as np
 
-from selectrie.core.output import escaped
+from selectrie.core.notation import escaped
 from selectrie.core.types import BoolArray, IntArray
 from selectrie.errors import MessageText, PythonOnly, TextError, TokenRangeError
 

@@ -6,14 +6,13 @@ import math
 import statistics
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from enum import Enum
 from itertools import zip_longest
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeAlias, TypeGuard, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypeGuard, TypeVar
 
-from selectrie.core import output
+from selectrie.core.notation import percent, percent_between, quoted, written_tolerance
 from selectrie.core.types import Cost
-from selectrie.decide.drawn_answers import draw_answers
+from selectrie.decide.drawn_answers import AnswerInWords, draw_answers
 from selectrie.decide.thinking import Rationales
 from selectrie.errors import OptionError, SelectrieError
 from selectrie.results import FORMAT_VERSION, Selection, Signature
@@ -21,6 +20,7 @@ from selectrie.results.advice import LOW_COVERAGE, Advice, expected_tokens
 from selectrie.results.drawing.plot import plot
 from selectrie.results.drawing.shapes import to_html
 from selectrie.results.plain import (
+    REPR_CELLS,
     JsonRecord,
     fields_of,
     frame,
@@ -28,10 +28,10 @@ from selectrie.results.plain import (
     label,
     number,
     plain,
-    quoted,
     row,
     table,
     truth_error,
+    value_text,
 )
 
 if TYPE_CHECKING:
@@ -101,7 +101,7 @@ class DecisionUsage(JsonRecord):
 
     def __add__(self, other: DecisionUsage) -> DecisionUsage:
         by_model = zip_longest(self.rows_by_model, other.rows_by_model, fillvalue=0)
-        alone = [one for one in (self.rows_alone, other.rows_alone) if one is not None]
+        alone = [n_rows for n_rows in (self.rows_alone, other.rows_alone) if n_rows is not None]
         return DecisionUsage(
             self.prompts + other.prompts,
             self.input_tokens + other.input_tokens,
@@ -173,14 +173,6 @@ class AnswerBounds(JsonRecord):
         }
 
 
-class AnswerInWords(NamedTuple):
-    """The words of a report for an answer and its options, with their probabilities."""
-
-    text: str
-    probability: float
-    options: Sequence[tuple[str, float]] = ()
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _AnswerBase(JsonRecord):
     """The fields that all answers share; most say how far to trust the answer.
@@ -244,13 +236,19 @@ class _AnswerBase(JsonRecord):
         return self.selections[0]
 
     @property
+    def tolerance(self) -> float | None:
+        """Return the tolerance of the model's rows in nats; None if not measured."""
+        return self.signature.selection.tolerance
+
+    @property
     def warnings(self) -> tuple[Advice, ...]:
         """Return advice if a built-in chat prompt has a low label mass, else ()."""
         highest = self.label_mass if self.bounds is None else self.bounds.label_mass[1]
         if highest >= LOW_COVERAGE or self.signature.template != CHAT_TEMPLATE:
             return ()
-        wants = expected_tokens(self.selections[0].top_tokens) if self.selections else ""
-        share = f"the options hold {output.probability(highest)} of what the model would say."
+        tolerance = written_tolerance(self)
+        wants = expected_tokens(self.selections[0].top_tokens, tolerance) if self.selections else ""
+        share = f"the options hold {percent(highest, tolerance)} of what the model would say."
         about = repr([self.conditions.get("model"), self.conditions.get("question")])
         return (label_mass_advice(f"{share}{wants}", about),)
 
@@ -260,13 +258,37 @@ class _AnswerBase(JsonRecord):
 
     def _repr_html_(self) -> str:
         """Return the options with bars, for notebooks."""
-        answers: Mapping[str, Any] = {"": self}
-        return to_html(draw_answers(answers, bound_probability), before=[f"! {one}" for one in self.warnings])
+        return to_html(draw_answers({"": self}), before=[f"! {advice}" for advice in self.warnings])
 
     def plot(self, *, ax: Axes | None = None) -> Axes:
         """Draw the options with matplotlib (extra `plot`), as a notebook shows them."""
-        answers: Mapping[str, Any] = {"": self}
-        return plot(draw_answers(answers, bound_probability), ax)
+        return plot(draw_answers({"": self}), ax)
+
+    def in_words(self) -> AnswerInWords:
+        """Return the words of all reports for the answer."""
+        raise NotImplementedError
+
+    def _describe(self, text: str, labels: Mapping[Any, str]) -> AnswerInWords:
+        """Return the words for an answer with this text, whose options have labels."""
+        answer: Any = self  # every kind has a value and probabilities
+        tolerance = written_tolerance(self)
+        _, low, high = bound_probability(self)
+        mass = (self.label_mass, self.label_mass) if self.bounds is None else self.bounds.label_mass
+        notes = [self.abstained] if self.abstained else []
+        return AnswerInWords(
+            text,
+            percent_between(low, high, tolerance),
+            percent(self.confidence, tolerance),
+            percent_between(*mass, tolerance),
+            [*notes, "tie"] if self.is_tie else notes,
+            [(label, answer.probabilities[value], value == answer.value) for value, label in labels.items()],
+        )
+
+    def __repr__(self) -> str:
+        words = self.in_words()
+        abstained = f", abstained: {self.abstained}" if self.abstained else ""
+        numbers = f"p {words.probability}, confidence {words.confidence}, label mass {words.label_mass}"
+        return f"{type(self).__name__}({words.text}, {numbers}{abstained})"
 
     def _base_to_dict(self) -> dict[str, object]:
         """Return the shared fields, except selections, as JSON data."""
@@ -276,7 +298,7 @@ class _AnswerBase(JsonRecord):
         return {**shared, "signature": signature, "usage": self.usage.to_dict()}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class ChoiceAnswer(_AnswerBase, Generic[T]):
     """The answer to a `Choice`.
 
@@ -312,16 +334,12 @@ class ChoiceAnswer(_AnswerBase, Generic[T]):
         }
 
     def in_words(self) -> AnswerInWords:
-        """Return the words of a report for the answer; options come best first."""
-        best = sorted(self.probabilities.items(), key=lambda one: -one[1])
-        options = [(output.quoted(value) if isinstance(value, str) else str(value), p) for value, p in best]
-        return AnswerInWords(output.quoted(self.text), self.probability, options)
-
-    def __repr__(self) -> str:
-        return f"ChoiceAnswer({_format_value(self.value)}, {_summarize(self.probability, self)})"
+        """Return the words of all reports for the answer; options best first."""
+        best = sorted(self.probabilities, key=lambda value: -self.probabilities[value])
+        return self._describe(value_text(self.value), {value: value_text(value) for value in best})
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class PredicateAnswer(_AnswerBase):
     """The answer to a `Predicate`.
 
@@ -360,14 +378,11 @@ class PredicateAnswer(_AnswerBase):
         return {"kind": "predicate", **fields_of(self, names), **self._base_to_dict()}
 
     def in_words(self) -> AnswerInWords:
-        """Return the words of a report for the answer."""
-        return AnswerInWords("true" if self.value else "false", self.probability)
-
-    def __repr__(self) -> str:
-        return f"PredicateAnswer({self.value}, {_summarize(self.probability, self)})"
+        """Return the words of all reports for the answer."""
+        return self._describe("true" if self.value else "false", {True: "true", False: "false"})
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class ScoreAnswer(_AnswerBase):
     """The answer to a `Score`. `float(answer)` is its `score`.
 
@@ -403,13 +418,9 @@ class ScoreAnswer(_AnswerBase):
         }
 
     def in_words(self) -> AnswerInWords:
-        """Return the words of a report for the answer; levels come in their order."""
-        levels = [(f"{value:g} {output.quoted(self.legend[value])}", p) for value, p in self.probabilities.items()]
-        return AnswerInWords(f"{self.score:.3f} {output.quoted(self.level)}", self.probabilities[self.value], levels)
-
-    def __repr__(self) -> str:
-        summary = _summarize(self.probabilities[self.value], self)
-        return f"ScoreAnswer({self.score:.4g}, {quoted(self.level)}, {summary})"
+        """Return the words of all reports for the answer; levels in their order."""
+        levels = {value: f"{value:g} {quoted(text)}" for value, text in self.legend.items()}
+        return self._describe(f"{self.score:.2f}, {quoted(self.level, REPR_CELLS)}", levels)
 
 
 Answer: TypeAlias = ChoiceAnswer[Any] | PredicateAnswer | ScoreAnswer
@@ -433,7 +444,7 @@ class ValueShape:
 
         Raises `OptionError` if the class refuses them.
         """
-        parts = {name: values[one] if isinstance(one, str) else one.build(values) for name, one in self.parts}
+        parts = {name: values[part] if isinstance(part, str) else part.build(values) for name, part in self.parts}
         try:
             return self.make(**parts)
         except (TypeError, ValueError) as error:
@@ -491,8 +502,8 @@ class Decision(JsonRecord, Mapping[str, Answer], Generic[V_co]):
         `OptionError` if the class refuses the values together.
         """
         values: Any = {name: answer.value for name, answer in self.items()}
-        made: V_co = values if self.shape is None else self.shape.build(values)
-        return made
+        value: V_co = values if self.shape is None else self.shape.build(values)
+        return value
 
     @property
     def choices(self) -> Mapping[str, ChoiceAnswer[Any]]:
@@ -525,7 +536,7 @@ class Decision(JsonRecord, Mapping[str, Answer], Generic[V_co]):
     @property
     def warnings(self) -> tuple[Advice, ...]:
         """Return the advice on the answers; `Advice.where` names the question."""
-        return tuple(replace(one, where=name) for name, answer in self.answers.items() for one in answer.warnings)
+        return tuple(replace(advice, where=name) for name, answer in self.answers.items() for advice in answer.warnings)
 
     def to_dict(self) -> dict[str, object]:
         """Return a dictionary that JSON can represent, with kind "decision".
@@ -546,8 +557,8 @@ class Decision(JsonRecord, Mapping[str, Answer], Generic[V_co]):
         confidence, label_mass, margin and abstained.
         """
         rows = (
-            (name, one.value, *bound_probability(one), one.confidence, one.label_mass, one.margin, one.abstained)
-            for name, one in self._require_answers().items()
+            (name, a.value, *bound_probability(a), a.confidence, a.label_mass, a.margin, a.abstained)
+            for name, a in self._require_answers().items()
         )
         names = "question value probability probability_low probability_high confidence label_mass margin abstained"
         return frame(rows, names)
@@ -556,15 +567,15 @@ class Decision(JsonRecord, Mapping[str, Answer], Generic[V_co]):
         """Return the options of each question with bars, for notebooks."""
         if self.error is not None:
             return table(("error",), [row(label(str(self.error), wide=True))], type(self.error).__name__)
-        lines = [f"! {one}" for one in self.warnings]
-        return to_html(draw_answers(self.answers, bound_probability), before=lines)
+        lines = [f"! {advice}" for advice in self.warnings]
+        return to_html(draw_answers(self.answers), before=lines)
 
     def plot(self, *, ax: Axes | None = None) -> Axes:
         """Draw the options of each question with matplotlib (extra `plot`).
 
         Raises the error of a decision that has no answers.
         """
-        return plot(draw_answers(self._require_answers(), bound_probability), ax)
+        return plot(draw_answers(self._require_answers()), ax)
 
     def __repr__(self) -> str:
         if self.error is not None:
@@ -697,8 +708,9 @@ def bounded_margin(between: Sequence[Bounds], winner: int) -> tuple[float, bool]
 
 def mass_bounds(selections: Sequence[Selection]) -> Bounds:
     """Return bounds on the label mass, the mean coverage of the selections."""
-    low = mean_of([[one.coverage] for one in selections])[0]
-    high = mean_of([[one.coverage if one.coverage_high is None else one.coverage_high] for one in selections])[0]
+    coverages = [(found.coverage, found.coverage_high) for found in selections]
+    low = mean_of([[least] for least, _ in coverages])[0]
+    high = mean_of([[least if most is None else most] for least, most in coverages])[0]
     return low, high
 
 
@@ -729,17 +741,6 @@ def abstention_reason(
 def _list_values(probabilities: Mapping[Any, float], name: str) -> list[dict[str, object]]:
     """Return an object for each option: its `value`, and its probability as `name`."""
     return [{"value": jsonable(value), name: number(p)} for value, p in probabilities.items()]
-
-
-def _format_value(value: object) -> str:
-    """Return a value for a `repr`: texts in quotes."""
-    return quoted(value) if isinstance(value, str) and not isinstance(value, Enum) else repr(value)
-
-
-def _summarize(probability: float, answer: _AnswerBase) -> str:
-    """Return the numbers that the `repr` of an answer shows."""
-    abstained = f", abstained: {answer.abstained}" if answer.abstained else ""
-    return f"p={probability:.4g}, confidence={answer.confidence:.3g}, label_mass={answer.label_mass:.3g}{abstained}"
 
 
 def bound_probability(answer: Any) -> tuple[float, float, float]:

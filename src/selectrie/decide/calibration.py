@@ -21,7 +21,7 @@ from selectrie.core.types import BoolArray, FloatArray, IntArray
 from selectrie.core.vocabulary import to_bytes
 from selectrie.decide.answers import Answer, Decision, is_answer
 from selectrie.decide.states import is_missing
-from selectrie.errors import InputFileError, InternalError, MessageText, OptionError, quoted, words
+from selectrie.errors import InputFileError, InternalError, MessageText, OptionError, Quoted, words
 from selectrie.options.arguments import named_arguments
 from selectrie.options.checks import number, one_of
 from selectrie.options.selection import BASELINE_RULES
@@ -607,7 +607,7 @@ def match_conditions(name: str, fitted: Sequence[B], conditions: Mapping[str, ob
         raise OptionError(name, "fitted", allowed)
     bound = same[0].bound
     other = next(key for key in [*conditions, *bound] if bound.get(key) != conditions.get(key))
-    was, now = quoted(bound.get(other)), quoted(conditions.get(other))
+    was, now = Quoted(bound.get(other)), Quoted(conditions.get(other))
     raise OptionError(name, "fitted", words("one of the same {}: it has {}, now it is {}", other, was, now))
 
 
@@ -618,7 +618,7 @@ def _difference(was: Sequence[Any], now: Sequence[Any]) -> MessageText:
         for kind, instructions, *options in (was, now)
     )
     name = next(one for one in before if before[one] != after[one])
-    return words("; the {}: it has {}, now it is {}", name, quoted(before[name]), quoted(after[name]))
+    return words("; the {}: it has {}, now it is {}", name, Quoted(before[name]), Quoted(after[name]))
 
 
 def save_fitted(path: str | Path, data: Mapping[str, object]) -> None:

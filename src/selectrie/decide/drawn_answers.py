@@ -2,79 +2,70 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import Protocol
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple, Protocol
 
+from selectrie.core.notation import written_tolerance
 from selectrie.results.drawing.bars import Bar, draw_bars, make_bar, more_words
-from selectrie.results.drawing.numbers import HasTolerance, percent_between, written_tolerance
 from selectrie.results.drawing.shapes import Drawing
 
 _MAX_OPTIONS = 10
 """Maximum number of options drawn for each question."""
 
 
-class WordsLike(Protocol):
-    """The attributes of an `AnswerInWords`."""
+class AnswerInWords(NamedTuple):
+    """The words of all reports for an answer.
 
-    @property
-    def text(self) -> str: ...
-    @property
-    def probability(self) -> float: ...
-    @property
-    def options(self) -> Sequence[tuple[str, float]]: ...
+    Attributes:
+        text: The answer.
+        probability: The probability of the answer, or its bounds.
+        confidence: The confidence.
+        label_mass: The label mass, or its bounds.
+        notes: What else to know: an abstention, a tie.
+        options: Tuples of an option, its probability, and whether it is the answer.
+    """
 
-
-class SignatureLike(Protocol):
-    """The attribute of a `DecisionSignature` that drawings read."""
-
-    @property
-    def selection(self) -> HasTolerance: ...
+    text: str
+    probability: str
+    confidence: str
+    label_mass: str
+    notes: Sequence[str]
+    options: Sequence[tuple[str, float, bool]]
 
 
 class AnswerLike(Protocol):
     """The attributes of an `Answer` that are drawn."""
 
     @property
-    def abstained(self) -> str: ...
-    @property
-    def is_tie(self) -> bool: ...
+    def confidence(self) -> float: ...
     @property
     def label_mass(self) -> float: ...
     @property
-    def signature(self) -> SignatureLike: ...
-    def in_words(self) -> WordsLike: ...
+    def tolerance(self) -> float | None: ...
+    def in_words(self) -> AnswerInWords: ...
 
 
-def draw_answers(
-    answers: Mapping[str, AnswerLike], bounds: Callable[[AnswerLike], tuple[float, float, float]]
-) -> Drawing:
-    """Return the drawing of answers by the names of their questions.
-
-    Args:
-        answers: The answers; a name that is "" is not shown.
-        bounds: Returns the probability of an answer's value, and its bounds.
-    """
-    bars = [bar for name, answer in answers.items() for bar in _make_bars(name, answer, bounds(answer))]
+def draw_answers(answers: Mapping[str, AnswerLike]) -> Drawing:
+    """Return the drawing of answers by the names of their questions; "" is no name."""
+    bars = [bar for name, answer in answers.items() for bar in _make_bars(name, answer)]
     title = "The answers and the probabilities of their options"
     return draw_bars(bars, title=title, heads=("answer", "probability", ""))
 
 
-def _make_bars(name: str, answer: AnswerLike, bounds: tuple[float, float, float]) -> list[Bar]:
+def _make_bars(name: str, answer: AnswerLike) -> list[Bar]:
     """Return the answer to a question as a head, and a bar for each of its options."""
-    words, (p, low, high) = answer.in_words(), bounds
-    options = list(words.options) or [("true", words.probability), ("false", 1 - words.probability)]
-    notes = [answer.abstained] if answer.abstained else []
-    notes += ["tie"] if answer.is_tie else []
-    mass = f"{answer.label_mass:.3g}"
-    tolerance = written_tolerance(answer.signature.selection)
-    shown = percent_between(low, high, tolerance)
-    numbers = (("probability", p, shown), ("label mass", answer.label_mass, mass))
-    head = f"{name}: {words.text} {shown}" if name else f"{words.text} {shown}"
-    bars = [Bar(head, None, None, "", "; ".join([*notes, f"label mass {mass}"]), numbers, "head")]
-    best = max(share for _, share in options)
-    for label, share in options[:_MAX_OPTIONS]:
-        mark = ("win", ("★", "the answer")) if share == best else ("", ("", ""))
+    words, tolerance = answer.in_words(), written_tolerance(answer)
+    p = next((share for _, share, is_answer in words.options if is_answer), None)
+    head = f"{name}: {words.text} {words.probability}" if name else f"{words.text} {words.probability}"
+    numbers = (
+        ("probability", p, words.probability),
+        ("confidence", answer.confidence, words.confidence),
+        ("label mass", answer.label_mass, words.label_mass),
+    )
+    bars = [Bar(head, None, None, "", "; ".join([*words.notes, f"label mass {words.label_mass}"]), numbers, "head")]
+    for label, share, is_answer in words.options[:_MAX_OPTIONS]:
+        mark = ("win", ("★", "the answer")) if is_answer else ("", ("", ""))
         bars.append(make_bar(label, share, None, *mark, tolerance=tolerance))
-    if len(options) > _MAX_OPTIONS:
-        bars.append(Bar(more_words(len(options) - _MAX_OPTIONS), None, None, "", kind="off"))
+    if len(words.options) > _MAX_OPTIONS:
+        bars.append(Bar(more_words(len(words.options) - _MAX_OPTIONS), None, None, "", kind="off"))
     return bars

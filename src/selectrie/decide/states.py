@@ -16,7 +16,16 @@ import numpy as np
 
 from selectrie.core.strict_json import object_of_unique_keys
 from selectrie.core.vocabulary import to_bytes
-from selectrie.errors import MessageText, OptionError, PromptError, PythonOnly, RequestError, clip, quoted, words
+from selectrie.errors import (
+    MessageText,
+    OptionError,
+    PromptError,
+    PythonOnly,
+    Quoted,
+    RequestError,
+    clip,
+    words,
+)
 from selectrie.options.arguments import named_record
 from selectrie.options.checks import text as require_text
 
@@ -181,7 +190,7 @@ def _transcribe_message(item: Mapping[str, Any], where: str, names: _ToolNames) 
     role = item.get("role")
     if role not in ROLES:
         allowed = f"one of {', '.join(ROLES)}; a list that is no conversation can be given as a text of JSON"
-        raise PromptError(words("has role {}: expected {}", quoted(role), allowed), where=where)
+        raise PromptError(words("has role {}: expected {}", Quoted(role), allowed), where=where)
     if role == "tool":
         name = _find_tool_name("function_call", _check_text(item, "tool_call_id", where), where, names)
         yield f"{name} returns", text_of_content(item, "content", where)
@@ -190,12 +199,12 @@ def _transcribe_message(item: Mapping[str, Any], where: str, names: _ToolNames) 
     if item.get("content") is not None or not calls:
         yield str(role), text_of_content(item, "content", where)
     if not isinstance(calls, Sequence) or isinstance(calls, str | bytes | bytearray):
-        raise PromptError(words("is {}: expected a list of calls", quoted(calls)), where=f"{where}[{_TOOL_CALLS!r}]")
+        raise PromptError(words("is {}: expected a list of calls", Quoted(calls)), where=f"{where}[{_TOOL_CALLS!r}]")
     for number, call in enumerate(calls):
         at = f"{where}[{_TOOL_CALLS!r}][{number}]"
         function = call.get("function") if isinstance(call, Mapping) else None
         if not isinstance(function, Mapping):
-            raise PromptError(words("is {}: expected an object with the field 'function'", quoted(call)), where=at)
+            raise PromptError(words("is {}: expected an object with the field 'function'", Quoted(call)), where=at)
         yield _transcribe_call({**function, "call_id": call.get("id")}, "function_call", at, names)
 
 
@@ -209,7 +218,7 @@ def _transcribe_call(item: Mapping[str, Any], kind: str, where: str, names: _Too
 def _find_tool_name(kind: str, call_id: str, where: str, names: _ToolNames) -> str:
     """Return the name of a call's tool; raise `PromptError` for an unknown call."""
     if (kind, call_id) not in names:
-        reason = words("is the output of a call {}, which no item before it makes", quoted(call_id))
+        reason = words("is the output of a call {}, which no item before it makes", Quoted(call_id))
         raise PromptError(reason, where=where)
     return names[kind, call_id]
 
@@ -217,7 +226,7 @@ def _find_tool_name(kind: str, call_id: str, where: str, names: _ToolNames) -> s
 def _check_text(item: Mapping[str, Any], key: str, where: str) -> str:
     """Return the text of a field; raise `PromptError` if it is not a str."""
     if not isinstance(item.get(key), str):
-        raise PromptError(words("is {}: expected text", quoted(item.get(key))), where=f"{where}[{key!r}]")
+        raise PromptError(words("is {}: expected text", Quoted(item.get(key))), where=f"{where}[{key!r}]")
     return str(item[key])
 
 
@@ -230,7 +239,7 @@ def text_of_content(item: Mapping[str, Any], key: str, where: str) -> str:
     if isinstance(content, str):
         return content
     if not isinstance(content, Sequence) or isinstance(content, bytes | bytearray):
-        raise PromptError(words("is {}: expected text, or a list of parts", quoted(content)), where=f"{where}[{key!r}]")
+        raise PromptError(words("is {}: expected text, or a list of parts", Quoted(content)), where=f"{where}[{key!r}]")
     return "\n".join(_read_part(part, f"{where}[{key!r}][{index}]") for index, part in enumerate(content))
 
 
@@ -243,7 +252,7 @@ def _read_part(part: object, where: str) -> str:
         if kind == "input_json" and "data" in part:
             return _write_json(part["data"], f"{where}['data']")
     allowed = ", ".join([*_PART_FIELDS, "input_json"])
-    raise PromptError(words("is {}: expected a part of a type that is text: {}", quoted(part), allowed), where=where)
+    raise PromptError(words("is {}: expected a part of a type that is text: {}", Quoted(part), allowed), where=where)
 
 
 UNIT_ROWS = 64

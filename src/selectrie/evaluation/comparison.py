@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from selectrie.core import numerics
+from selectrie.core.notation import UNKNOWN
 from selectrie.core.types import FloatArray
 from selectrie.errors import OptionError
 from selectrie.evaluation import metrics
 from selectrie.evaluation.metrics import METRICS, ConfidenceInterval, Item, ItemRecord, bootstrap, mcnemar
 from selectrie.evaluation.report.charts import draw_differences, draw_estimates, draw_pairs
 from selectrie.evaluation.results import Evaluation, TaskResult, position
-from selectrie.results.drawing.numbers import UNKNOWN
 from selectrie.results.drawing.plot import plot_picture
 from selectrie.results.drawing.shapes import Drawing
 from selectrie.results.plain import JsonRecord, fields_of

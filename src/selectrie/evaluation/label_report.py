@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
+from selectrie.core.notation import rate
 from selectrie.core.types import FloatArray
 from selectrie.decide.answers import Answer, Decision, confidence_of
 from selectrie.decide.calibration import METHODS, LabelCalibration, LabelledAnswers, check_ridge, labelled_answers
@@ -26,7 +27,7 @@ from selectrie.evaluation.metrics import (
     expected_calibration_error,
     wilson,
 )
-from selectrie.evaluation.report.charts import draw_reliability, draw_risk, rate, short_percent
+from selectrie.evaluation.report.charts import draw_reliability, draw_risk, short_percent
 from selectrie.options.checks import at_least, one_of
 from selectrie.results import FORMAT_VERSION
 from selectrie.results.drawing.plot import plot_picture

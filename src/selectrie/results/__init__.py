@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
     from selectrie.results.advice import Advice, AdviceWarning, Remedy
     from selectrie.results.beam import BeamCertificate, BeamResult, Hypothesis, Samples
+    from selectrie.results.drawing.trie import TrieView
     from selectrie.results.extraction import ExtractedValue, Extraction, Marginal
     from selectrie.results.generation import Chunk, Completion, Generation, PromptLogprobs
     from selectrie.results.models import ModelRecord
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
     )
     from selectrie.results.selection import SampledChoice, Selection, TokenPlan
     from selectrie.results.table import ChoiceTable
-    from selectrie.results.trie_view import TrieView, view_of
+    from selectrie.results.trie_view import view_of
 
 __all__ = [
     "FORMAT_VERSION",

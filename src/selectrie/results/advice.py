@@ -16,7 +16,7 @@ from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from selectrie.core.output import probability, quoted
+from selectrie.core.notation import percent, quoted
 from selectrie.results.plain import JsonRecord, jsonable
 
 LOW_COVERAGE = 0.01
@@ -90,7 +90,7 @@ class Advice(JsonRecord):
 
 def advice_fields(advice: Sequence[Advice]) -> dict[str, object]:
     """Return `{"warnings": [...]}`, ready for JSON; `{}` if there is no advice."""
-    return {"warnings": [one.to_dict() for one in advice]} if advice else {}
+    return {"warnings": [piece.to_dict() for piece in advice]} if advice else {}
 
 
 def notes_advice(notes: Iterable[str]) -> tuple[Advice, ...]:
@@ -98,9 +98,12 @@ def notes_advice(notes: Iterable[str]) -> tuple[Advice, ...]:
     return tuple(Advice("note", note) for note in notes)
 
 
-def expected_tokens(likeliest: Sequence[_Token]) -> str:
-    """Return a space and a sentence that lists the likeliest tokens; "" for none."""
-    tokens = (f"{quoted(one.label)} {probability(math.exp(one.logp))}" for one in likeliest[:5])
+def expected_tokens(likeliest: Sequence[_Token], tolerance: float) -> str:
+    """Return a space and a sentence that lists the likeliest tokens; "" for none.
+
+    `tolerance` is as for `percent`.
+    """
+    tokens = (f"{quoted(token.label)} {percent(math.exp(token.logp), tolerance)}" for token in likeliest[:5])
     return f" It expects {', '.join(tokens)}." if likeliest else ""
 
 
@@ -164,5 +167,5 @@ def caller_level() -> int:
 
 def _iter_advice(result: Any) -> Iterator[Advice]:
     """Yield the advice on a result, or on the first results of a list."""
-    for one in result[:MAX_WARNED] if isinstance(result, list) else [result]:
-        yield from getattr(one, "warnings", ())
+    for found in result[:MAX_WARNED] if isinstance(result, list) else [result]:
+        yield from getattr(found, "warnings", ())

@@ -4,24 +4,23 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, overload
 
 import numpy as np
 
-from selectrie.core.output import count
+from selectrie.core.notation import count, percent, quoted, write_logp, written_tolerance
 from selectrie.core.token_trie import TokenTrie
 from selectrie.core.types import Cost
 from selectrie.options import BeamSearchParams
 from selectrie.results.advice import Advice, Remedy, notes_advice
 from selectrie.results.drawing.bars import draw_texts
-from selectrie.results.drawing.numbers import percent, written_tolerance
 from selectrie.results.drawing.plot import plot_picture
 from selectrie.results.drawing.shapes import Drawing, to_html
-from selectrie.results.drawing.trie import MAX_NODES, End, draw_trie
-from selectrie.results.plain import JsonRecord, fields_of, listing, plain, quoted, text_fields
+from selectrie.results.drawing.trie import MAX_NODES, End, TrieView, draw_trie
+from selectrie.results.plain import REPR_CELLS, JsonRecord, fields_of, listing, plain, text_fields
 from selectrie.results.records import Signature, TokenScore, result_fields
-from selectrie.results.trie_view import TrieView, view_of
+from selectrie.results.trie_view import view_of
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -221,7 +220,7 @@ class BeamResult(JsonRecord, Sequence[Hypothesis]):
             return None
         path = [token.id for token in self.greedy.tokens]
         listed = (*self.hypotheses, *self.incomplete)
-        return next((at for at, one in enumerate(listed) if [token.id for token in one.tokens] == path), None)
+        return next((at for at, text in enumerate(listed) if [token.id for token in text.tokens] == path), None)
 
     def trie(self, limit: int = 60, *, fold: Collection[int] = ()) -> TrieView:
         """Return the `limit` most probable nodes of the trie of the paths in `shown`.
@@ -229,7 +228,7 @@ class BeamResult(JsonRecord, Sequence[Hypothesis]):
         The choices of the view are indices into `shown`. Below the nodes whose numbers
         are in `fold`, nothing is shown.
         """
-        paths = [one.tokens for one in self.shown]
+        paths = [hypothesis.tokens for hypothesis in self.shown]
         ids = [np.array([token.id for token in path], dtype=np.int32) for path in paths]
         trie = TokenTrie.from_flat(np.concatenate(ids), np.cumsum([0, *map(len, ids)]))
         pieces = [b""] * (int(trie.token.max(initial=0)) + 1)
@@ -242,7 +241,8 @@ class BeamResult(JsonRecord, Sequence[Hypothesis]):
                 node = int(trie.parent[node])
         greedy = None if self.greedy is None else self._greedy_index
         greedy = len(paths) - 1 if greedy is None and self.greedy is not None else greedy
-        return view_of(trie, pieces, limit=limit, edge_logp=edge_logp, winner=0, greedy=greedy, fold=fold)
+        view = view_of(trie, pieces, limit=limit, edge_logp=edge_logp, winner=0, greedy=greedy, fold=fold)
+        return replace(view, tolerance=written_tolerance(self.signature))
 
     def to_dict(self) -> dict[str, object]:
         """Return a dictionary ready for JSON, with `format` and kind "beam".
@@ -272,7 +272,7 @@ class BeamResult(JsonRecord, Sequence[Hypothesis]):
             return End("probability of the text", p, p, percent(p, tolerance))
 
         title = f"The tokens of {count(len(self.shown), 'text')} as a tree: {quoted(self.text)} is the best"
-        return draw_trie(self.trie(MAX_NODES, fold=fold), end, title=title, tolerance=tolerance)
+        return draw_trie(self.trie(MAX_NODES, fold=fold), end, title=title)
 
     def plot(self, picture: str = "bars", *, ax: Axes | None = None) -> Axes:
         """Draw the texts that were found with matplotlib (extra `plot`).
@@ -298,11 +298,12 @@ class BeamResult(JsonRecord, Sequence[Hypothesis]):
             n=len(self.hypotheses) + len(self.incomplete),
             tolerance=written_tolerance(self.signature),
         )
-        return to_html(drawing, before=[caption, *(f"! {one}" for one in self.warnings)])
+        return to_html(drawing, before=[caption, *(f"! {advice}" for advice in self.warnings)])
 
     def __repr__(self) -> str:
-        shown = [f"  {quoted(h.text)} logp {h.logp:.4f}" for h in self.hypotheses[:_REPR_ROWS]]
-        shown += [f"  {quoted(h.text)} logp {h.logp:.4f} (incomplete)" for h in self.incomplete[:_REPR_ROWS]]
+        tolerance = written_tolerance(self.signature)
+        shown = _describe(self.hypotheses, tolerance)
+        shown += [f"{line} (incomplete)" for line in _describe(self.incomplete, tolerance)]
         head = f"BeamResult(grammar={self.grammar!r}, width={self.beam.width}, n={self.beam.n})"
         return listing(head, shown, len(self.hypotheses) + len(self.incomplete))
 
@@ -395,9 +396,15 @@ class Samples(JsonRecord, Sequence[Hypothesis]):
         shown = [(one.text, one.logp, one.complete) for one in self.texts[:_REPR_ROWS]]
         caption = f"{self.grammar} · {len(self)} {'exact' if self.exact else 'local'} draws"
         drawing = draw_texts(shown, title=caption, n=len(self), tolerance=written_tolerance(self.signature))
-        return to_html(drawing, before=[caption, *(f"! {one}" for one in self.warnings)])
+        return to_html(drawing, before=[caption, *(f"! {advice}" for advice in self.warnings)])
 
     def __repr__(self) -> str:
-        shown = [f"  {quoted(one.text)}  logp={one.logp:.3f}" for one in self.texts[:_REPR_ROWS]]
         head = f"Samples({self.grammar!r}, n={len(self)}, {'exact' if self.exact else 'local'})"
-        return listing(head, shown, len(self))
+        return listing(head, _describe(self.texts, written_tolerance(self.signature)), len(self))
+
+
+def _describe(texts: Sequence[Hypothesis], tolerance: float) -> list[str]:
+    """Return the lines of the first texts in a `repr`."""
+    return [
+        f"  {quoted(text.text, REPR_CELLS)}  logp {write_logp(text.logp, tolerance)}" for text in texts[:_REPR_ROWS]
+    ]

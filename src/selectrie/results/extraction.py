@@ -5,14 +5,16 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Hashable, Iterator, Mapping
-from dataclasses import dataclass, field
-from typing import Any, Generic, TypeVar
+from dataclasses import dataclass, field, replace
+from typing import Generic, TypeVar
 
+from selectrie.core.notation import UNKNOWN, percent_between, written_tolerance
 from selectrie.core.types import Cost
 from selectrie.errors import InternalError, SelectrieError
 from selectrie.results.advice import LOW_COVERAGE, Advice
 from selectrie.results.beam import BeamResult, Hypothesis
-from selectrie.results.plain import JsonRecord, fields_of, format_bounds, jsonable, listing, quoted, truth_error
+from selectrie.results.drawing.sentences import coverage_words
+from selectrie.results.plain import JsonRecord, fields_of, jsonable, listing, truth_error, value_text
 from selectrie.results.records import FORMAT_VERSION
 from selectrie.results.selection import Selection
 
@@ -33,11 +35,14 @@ class Marginal(JsonRecord, Mapping[Hashable, "float | None"]):
         probabilities: Probability of each value, in the order of the type.
         low: Lower bounds by value.
         high: Upper bounds by value.
+        tolerance: The tolerance, in nats, by which probabilities are written
+            (`percent`). Not compared.
     """
 
     probabilities: Mapping[Hashable, float | None] = field(hash=False)
     low: Mapping[Hashable, float] = field(hash=False)
     high: Mapping[Hashable, float] = field(hash=False)
+    tolerance: float = field(default=UNKNOWN, compare=False, kw_only=True)
 
     def __getitem__(self, value: Hashable) -> float | None:
         return self.probabilities[value]
@@ -74,13 +79,13 @@ class Marginal(JsonRecord, Mapping[Hashable, "float | None"]):
 
     def __repr__(self) -> str:
         ranked = sorted(self.low, key=lambda value: (-(self.probabilities[value] or 0.0), -self.low[value]))
-        shown = [f"{_quoted(value)}: {self._shown(value)}" for value in ranked[:_REPR_ROWS]]
+        shown = [f"{value_text(value)} {self.share_words(value)}" for value in ranked[:_REPR_ROWS]]
         return f"Marginal({', '.join(shown + (['…'] if len(ranked) > _REPR_ROWS else []))})"
 
-    def _shown(self, value: Hashable) -> str:
-        if self.probabilities[value] is None:
-            return f"≥ {self.low[value]:.3g}"
-        return format_bounds(self.low[value], self.high[value])
+    def share_words(self, value: Hashable) -> str:
+        """Return the probability of a value as text, or its bounds."""
+        high = 1.0 if self.probabilities[value] is None else self.high[value]
+        return percent_between(self.low[value], high, self.tolerance)
 
 
 _UNEXPECTED = (
@@ -96,7 +101,7 @@ def _is_unexpected(beam: BeamResult) -> bool:
     a way that the model does not expect.
     """
     found = [*beam.hypotheses, *([] if beam.greedy is None else [beam.greedy])]
-    return beam.coverage < LOW_COVERAGE and all(_least_edge(one, beam) < math.log(LOW_COVERAGE) for one in found)
+    return beam.coverage < LOW_COVERAGE and all(_least_edge(text, beam) < math.log(LOW_COVERAGE) for text in found)
 
 
 def _least_edge(one: Hypothesis, beam: BeamResult) -> float:
@@ -112,11 +117,6 @@ def _least_edge(one: Hypothesis, beam: BeamResult) -> float:
 
 EXACT = 1e-9
 """Largest distance of bounds that rounding explains."""
-
-
-def _quoted(value: object) -> str:
-    """Return a value for a `repr`, clipped if it is a long text."""
-    return quoted(value) if isinstance(value, str) else repr(value)
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,6 +173,11 @@ class Extraction(JsonRecord, Generic[T]):
     values: tuple[T, ...] = field(default=(), hash=False)
     ranked: tuple[ExtractedValue[T], ...] = ()
     error: SelectrieError | None = None
+
+    def __post_init__(self) -> None:
+        if self.error is None:
+            marginals = {name: replace(marginal, tolerance=self.tolerance) for name, marginal in self.marginals.items()}
+            object.__setattr__(self, "marginals", marginals)
 
     def __bool__(self) -> bool:
         """Raise `TypeError`: an extraction is neither true nor false."""
@@ -252,7 +257,7 @@ class Extraction(JsonRecord, Generic[T]):
     def alternatives(self) -> tuple[ExtractedValue[T], ...]:
         """Return the other values that were evaluated, most probable first."""
         n = len(self.ranked) if self.selection is None else len(self.selection.choices)
-        return tuple(one for one in self.top(n)[1:] if one.logp is not None)
+        return tuple(value for value in self.top(n)[1:] if value.logp is not None)
 
     def top(self, k: int) -> tuple[ExtractedValue[T], ...]:
         """Return the k most probable values, best first; open ones come last."""
@@ -260,14 +265,14 @@ class Extraction(JsonRecord, Generic[T]):
             return self._found()[:k]
         return tuple(
             ExtractedValue(
-                self.values[one.index],
-                one.text,
-                one.logp,
-                one.probability,
-                one.probability_low,
-                one.probability_high,
+                self.values[choice.index],
+                choice.text,
+                choice.logp,
+                choice.probability,
+                choice.probability_low,
+                choice.probability_high,
             )
-            for one in self.selection.top(k)
+            for choice in self.selection.top(k)
         )
 
     @property
@@ -295,7 +300,7 @@ class Extraction(JsonRecord, Generic[T]):
         return {
             **head,
             **self._best.to_dict(),
-            "marginals": {name: one.to_dict() for name, one in self.marginals.items()},
+            "marginals": {name: marginal.to_dict() for name, marginal in self.marginals.items()},
             **fields_of(self, "is_listed is_proved is_tie coverage cost warnings?"),
             "signature": self._result().signature.to_dict(),
         }
@@ -304,7 +309,23 @@ class Extraction(JsonRecord, Generic[T]):
         if self.error is not None:
             return f"Extraction(error={self.error!r})"
         lines = [f"  {name}: {marginal!r}" for name, marginal in self.marginals.items()]
-        return listing(f"Extraction({self.value!r}, {_share(self._best)})", lines, len(lines))
+        return listing(f"Extraction({self.value!r}, p {self.share_words(self._best)})", lines, len(lines))
+
+    def share_words(self, value: ExtractedValue[T]) -> str:
+        """Return the probability of a value as text, or its bounds."""
+        high = 1.0 if value.probability is None else value.probability_high
+        return percent_between(value.probability_low, high, self.tolerance)
+
+    def coverage_words(self) -> str:
+        """Return the coverage as text, or its bounds."""
+        if self.selection is not None:
+            return coverage_words(self.selection)
+        return percent_between(self.coverage, 1.0, self.tolerance)
+
+    @property
+    def tolerance(self) -> float:
+        """Return the tolerance, in nats, by which probabilities are written."""
+        return written_tolerance(self._result().signature)
 
     @property
     def _best(self) -> ExtractedValue[T]:
@@ -321,10 +342,3 @@ class Extraction(JsonRecord, Generic[T]):
         if result is None:
             raise self.error or InternalError("an extraction has neither a selection nor a beam")
         return result
-
-
-def _share(one: ExtractedValue[Any]) -> str:
-    """Return the probability of a value, or its bounds, as text."""
-    if one.probability is None:
-        return f"p≥{one.probability_low:.3g}"
-    return f"p={format_bounds(one.probability_low, one.probability_high, 4)}"

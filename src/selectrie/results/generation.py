@@ -10,12 +10,12 @@ from dataclasses import dataclass, field
 from itertools import accumulate
 from typing import TYPE_CHECKING, Protocol, overload
 
+from selectrie.core.notation import quoted, write_logp, written_tolerance
 from selectrie.core.types import Cost, ModelIdentity
-from selectrie.errors import IncompatibleOptionsError, OptionRef, clip
+from selectrie.errors import IncompatibleOptionsError, OptionRef
 from selectrie.options import SamplingParams, StopParams, at_least
 from selectrie.results.advice import Advice, notes_advice
 from selectrie.results.drawing.bars import draw_texts
-from selectrie.results.drawing.numbers import UNKNOWN, written_tolerance
 from selectrie.results.drawing.plot import plot
 from selectrie.results.drawing.shapes import to_html
 from selectrie.results.drawing.tokens import TokenText, draw_tokens
@@ -59,12 +59,12 @@ def text_completion(completions: Iterable[CompletionLike]) -> dict[str, object]:
         "object": "text_completion",
         "choices": [
             {
-                "text": one.text,
+                "text": completion.text,
                 "index": index,
-                "logprobs": _make_logprobs(one),
-                "finish_reason": finish_reason(one.finish),
+                "logprobs": _make_logprobs(completion),
+                "finish_reason": finish_reason(completion.finish),
             }
-            for index, one in enumerate(completions)
+            for index, completion in enumerate(completions)
         ],
     }
 
@@ -79,11 +79,11 @@ def chat_completion(completions: Iterable[CompletionLike], *, logprobs: bool = T
         "choices": [
             {
                 "index": index,
-                "message": {"role": "assistant", "content": one.text, "refusal": None},
-                "logprobs": chat_logprobs(one.tokens, one.alternatives) if logprobs else None,
-                "finish_reason": finish_reason(one.finish),
+                "message": {"role": "assistant", "content": completion.text, "refusal": None},
+                "logprobs": chat_logprobs(completion.tokens, completion.alternatives) if logprobs else None,
+                "finish_reason": finish_reason(completion.finish),
             }
-            for index, one in enumerate(completions)
+            for index, completion in enumerate(completions)
         ],
     }
 
@@ -155,10 +155,10 @@ def _make_token_dict(token: TokenScore) -> dict[str, object]:
 _REPR_ROWS = 8
 _HTML_ROWS = 20
 _HTML_TOKENS = 100
-_REPR_CHARS = 200
+_TEXT_CELLS = 200
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class Completion(JsonRecord):
     """A generated sequence.
 
@@ -196,16 +196,17 @@ class Completion(JsonRecord):
             seconds are known.
         named: Log-probabilities of the tokens of `GenerationParams.named` at each
             position, if requested.
+        tolerance: As in `Generation`. Not compared.
     """
 
     prompt_index: int
     index: int
     text: str
-    data: bytes = field(repr=False)
-    tokens: tuple[TokenScore, ...] = field(repr=False)
-    alternatives: tuple[tuple[TokenScore, ...], ...] = field(repr=False)
+    data: bytes
+    tokens: tuple[TokenScore, ...]
+    alternatives: tuple[tuple[TokenScore, ...], ...]
     logp: float | None
-    healed: bytes = field(repr=False)
+    healed: bytes
     log_heal: float
     finish: str
     stop: str | None
@@ -215,7 +216,8 @@ class Completion(JsonRecord):
     n_drafted: int = field(compare=False)
     n_accepted: int = field(compare=False)
     cost: Cost = field(compare=False)
-    named: tuple[tuple[float, ...], ...] = field(default=(), repr=False)
+    named: tuple[tuple[float, ...], ...] = ()
+    tolerance: float | None = field(default=None, compare=False)
 
     @property
     def n_close(self) -> int | None:
@@ -228,20 +230,28 @@ class Completion(JsonRecord):
         names = "logp healed log_heal finish stop ended_by seed close_steps tokens alternatives n_drafted n_accepted"
         return {**head, **fields_of(self, f"{names} cost named?")}
 
+    def __repr__(self) -> str:
+        return f"Completion({self.in_words()})"
+
+    def in_words(self) -> str:
+        """Return the place, the beginning of the text, its end and its score."""
+        logp = "" if self.logp is None else f", logp {write_logp(self.logp, written_tolerance(self))}"
+        return f"{self.prompt_index}.{self.index} {quoted(self.text, _TEXT_CELLS)} ({self.finish}{logp})"
+
     def in_tokens(self) -> TokenText:
         """Return what a notebook shows: where it ended, and the text as tokens."""
         head = f"{self.prompt_index}.{self.index} · ends by {self.finish}"
-        head += "" if self.logp is None else f" · logp {self.logp:.3f}"
+        head += "" if self.logp is None else f" · logp {write_logp(self.logp, written_tolerance(self))}"
         tokens = self.tokens or (TokenScore(-1, self.data, math.nan),)
         return TokenText(tokens, head, self.alternatives)
 
     def _repr_html_(self) -> str:
         """Return the text as tokens, tinted by their probabilities, for notebooks."""
-        return to_html(draw_tokens([self.in_tokens()], tolerance=UNKNOWN))
+        return to_html(draw_tokens([self.in_tokens()], tolerance=written_tolerance(self)))
 
     def plot(self, *, ax: Axes | None = None) -> Axes:
         """Draw the text as tokens with matplotlib (extra `plot`), as in a notebook."""
-        return plot(draw_tokens([self.in_tokens()], tolerance=UNKNOWN), ax)
+        return plot(draw_tokens([self.in_tokens()], tolerance=written_tolerance(self)), ax)
 
 
 @dataclass(frozen=True, slots=True)
@@ -392,10 +402,7 @@ class Generation(JsonRecord, Sequence[Completion]):
 
         The columns are prompt, index, text, finish, logp, n_tokens and seed.
         """
-        rows = (
-            (one.prompt_index, one.index, one.text, one.finish, one.logp, len(one.tokens), one.seed)
-            for one in self.completions
-        )
+        rows = ((c.prompt_index, c.index, c.text, c.finish, c.logp, len(c.tokens), c.seed) for c in self.completions)
         return frame(rows, "prompt index text finish logp n_tokens seed")
 
     def _repr_html_(self) -> str:
@@ -403,20 +410,17 @@ class Generation(JsonRecord, Sequence[Completion]):
         shown = self.completions[:_HTML_ROWS]
         caption = f"{len(self.prompt_tokens)} prompts, n={self.n}"
         more = [f"… {len(self) - len(shown)} more"] if len(self) > len(shown) else []
-        lines = [caption, *(f"! {one}" for one in self.warnings), *more]
-        texts = [one.in_tokens() for one in shown]
+        lines = [caption, *(f"! {advice}" for advice in self.warnings), *more]
+        texts = [completion.in_tokens() for completion in shown]
         return to_html(draw_tokens(texts, title=caption, tolerance=written_tolerance(self)), before=lines)
 
     def plot(self, *, ax: Axes | None = None) -> Axes:
         """Draw the first texts with matplotlib (extra `plot`), as in a notebook."""
-        shown = [one.in_tokens() for one in self.completions[:_HTML_ROWS]]
+        shown = [completion.in_tokens() for completion in self.completions[:_HTML_ROWS]]
         return plot(draw_tokens(shown, tolerance=written_tolerance(self)), ax)
 
     def __repr__(self) -> str:
-        shown = [
-            f"  {c.prompt_index}.{c.index} {clip(c.text, _REPR_CHARS)!r} ({c.finish})"
-            for c in self.completions[:_REPR_ROWS]
-        ]
+        shown = [f"  {completion.in_words()}" for completion in self.completions[:_REPR_ROWS]]
         head = f"Generation({len(self.prompt_tokens)} prompts, n={self.n})"
         return listing(head, shown, len(self))
 
@@ -541,14 +545,19 @@ class PromptLogprobs(JsonRecord):
 
     def __repr__(self) -> str:
         pairs = zip(self.labels[:_REPR_TOKENS], self.logp, strict=False)
-        shown = [f"  {label!r}" + ("" if logp is None else f"  logp={logp:.3f}") for label, logp in pairs]
-        head = f"PromptLogprobs({len(self)} tokens, {self.n_rows} rows, total_logp={self.total_logp:.4f})"
+        tolerance = written_tolerance(self)
+        shown = [
+            f"  {label!r}" + ("" if logp is None else f"  logp {write_logp(logp, tolerance)}") for label, logp in pairs
+        ]
+        total = write_logp(self.total_logp, tolerance)
+        head = f"PromptLogprobs({len(self)} tokens, {self.n_rows} rows, total logp {total})"
         return listing(head, shown, len(self))
 
     def _repr_html_(self) -> str:
         """Return a small table with bars, for notebooks."""
         known = [(label, logp, True) for label, logp in zip(self.labels, self.logp, strict=True) if logp is not None]
         shown = known[:_HTML_TOKENS]
-        caption = f"logp {self.total_logp:.4f}"
-        drawing = draw_texts(shown, title=caption, n=len(known), tolerance=written_tolerance(self))
+        tolerance = written_tolerance(self)
+        caption = f"total logp {write_logp(self.total_logp, tolerance)}"
+        drawing = draw_texts(shown, title=caption, n=len(known), tolerance=tolerance)
         return to_html(drawing, before=[caption])

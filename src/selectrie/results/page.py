@@ -9,19 +9,19 @@ from html import escape
 from itertools import groupby
 from typing import Any, Protocol
 
+from selectrie.core.notation import cut, nats, percent, percent_between, quoted, write_logp, written_tolerance
 from selectrie.core.types import Cost, ModelIdentity
-from selectrie.errors import OptionError, clip
+from selectrie.errors import OptionError
 from selectrie.options.checks import ReadOnlyDict
 from selectrie.results.advice import Advice, notes_advice
 from selectrie.results.drawing.bars import draw_bars, make_bar, more_words
-from selectrie.results.drawing.numbers import percent, written_tolerance
 from selectrie.results.drawing.shapes import to_html
 from selectrie.results.plain import (
+    REPR_CELLS,
     JsonRecord,
     fields_of,
     jsonable,
     listing,
-    quoted,
     truth_error,
 )
 from selectrie.results.records import Certificate, Signature, result_fields
@@ -221,35 +221,47 @@ class JointSelection(JsonRecord):
 
     def __repr__(self) -> str:
         tie = " (tie)" if self.is_tie else ""
-        decided = ", ".join(f"{name}={quoted(text)}" for name, text in zip(self.names, self.best.texts, strict=True))
-        head = f"JointSelection({decided}, p={self.probability:.4g}, margin={self.margin:.4g} nats{tie}, "
-        head += f"coverage={self.coverage:.3g}, terminator={self.terminator!r}, proved={self.certificate.proved})"
-        shown = self.assignments[:_REPR_ROWS]
+        pairs = zip(self.names, self.best.texts, strict=True)
+        decided = ", ".join(f"{name}={quoted(text, REPR_CELLS)}" for name, text in pairs)
+        tolerance = written_tolerance(self.signature)
+        head = f"JointSelection({decided}, p {percent(self.probability, tolerance)}, margin {self.margin_words()}{tie}"
+        head += f", coverage {self.coverage_words()}, terminator={self.terminator!r}, proved={self.certificate.proved})"
         lines = [
-            f"  {rank}. {quoted(one.text)}  p={one.probability:.4f}  logp={one.logp:.3f}"
-            for rank, one in enumerate(shown, start=1)
+            f"  {rank}. {quoted(assignment.text, REPR_CELLS)}  p {percent(assignment.probability, tolerance)}"
+            f"  logp {write_logp(assignment.logp, tolerance, assignment.logp_upper)}"
+            for rank, assignment in enumerate(self.assignments[:_REPR_ROWS], start=1)
         ]
         return listing(head, lines, self.n_assignments)
+
+    def margin_words(self) -> str:
+        """Return the margin as text: "0.5 nats" or "at least 0.5 nats"."""
+        is_bound = self.certificate.open_mass > 0 or self.coverage_high is not None
+        return f"{'at least ' if is_bound else ''}{nats(self.margin, written_tolerance(self.signature))}"
+
+    def coverage_words(self) -> str:
+        """Return the coverage as text, or its bounds."""
+        high = self.coverage_high
+        high = self.coverage + self.certificate.open_mass if high is None else high
+        return percent_between(self.coverage, high, written_tolerance(self.signature))
 
     def _repr_html_(self) -> str:
         """Return the best assignments with bars, for notebooks."""
         shown = self.assignments[:_HTML_ROWS]
         marks = [("win", ("★", "winner")), *(len(shown) - 1) * [("", ("", ""))]]
+        tolerance = written_tolerance(self.signature)
         bars = [
-            make_bar(
-                " · ".join(one.texts), one.probability, one.logp, *mark, tolerance=written_tolerance(self.signature)
-            )
-            for one, mark in zip(shown, marks, strict=False)
+            make_bar(" · ".join(found.texts), found.probability, found.logp, *mark, tolerance=tolerance)
+            for found, mark in zip(shown, marks, strict=False)
         ]
         proved = "proved" if self.certificate.proved else "not proved"
-        caption = f"margin {self.margin:.4g} nats · coverage {self.coverage:.3g} · {self.terminator} · {proved}"
+        caption = f"margin {self.margin_words()} · coverage {self.coverage_words()} · {self.terminator} · {proved}"
         heads = (" · ".join(self.names), "share of the set", "log-probability")
         drawing = draw_bars(bars, title=caption, heads=heads, rest=more_words(self.n_assignments - len(shown)))
         return to_html(drawing, before=[caption])
 
 
 _REPR_SLOTS = 12
-_CLIP = 60
+_SLOT_CELLS = 60
 
 
 class SlotResult(Protocol):
@@ -316,7 +328,7 @@ class SlotEvent(JsonRecord):
         """Return the advice on the slot's result; `Advice.where` is the slot."""
         record = getattr(self.record, "selection", self.record)
         on_page = record.advice(on_page=True) if isinstance(record, Selection) else record.warnings
-        return tuple(replace(one, where=self.path or self.name) for one in on_page)
+        return tuple(replace(advice, where=self.path or self.name) for advice in on_page)
 
     def to_dict(self) -> dict[str, object]:
         """Return a dictionary ready for JSON.
@@ -425,7 +437,8 @@ class Page(JsonRecord):
         return json.dumps(self.to_dict(), ensure_ascii=False, allow_nan=False, indent=indent)
 
     def __repr__(self) -> str:
-        lines = [f"  {slot.path or slot.name} = {_format_slot(slot)}" for slot in self.slots[:_REPR_SLOTS]]
+        tolerance = written_tolerance(self)
+        lines = [f"  {slot.path or slot.name} = {_format_slot(slot, tolerance)}" for slot in self.slots[:_REPR_SLOTS]]
         head = f"Page({self.template!r}, {len(self.text)} characters, {len(self.slots)} slots, {self.cost.rows} rows)"
         return listing(head, lines, len(self.slots))
 
@@ -434,8 +447,8 @@ class Page(JsonRecord):
 
         Tooltips show the slots' names and the probabilities of the choices.
         """
-        advice = "".join(f"<div>! {escape(str(one))}</div>" for one in self.warnings)
-        pieces = "".join(_make_html(one, written_tolerance(self)) for one in self.pieces)
+        advice = "".join(f"<div>! {escape(str(advice))}</div>" for advice in self.warnings)
+        pieces = "".join(_make_html(piece, written_tolerance(self)) for piece in self.pieces)
         return f'<div style="white-space:pre-wrap">{pieces}</div>{advice}'
 
 
@@ -462,11 +475,11 @@ def _find_probability(slot: SlotEvent) -> float | None:
     return p if isinstance(p, float) else None
 
 
-def _format_slot(slot: SlotEvent) -> str:
+def _format_slot(slot: SlotEvent, tolerance: float) -> str:
     """Return the value and the probability of a slot, for a `repr`."""
     p = _find_probability(slot)
-    facts = ("" if p is None else f"  p={p:.4f}") + ("  hidden" if slot.hidden else "")
-    return clip(repr(slot.value), _CLIP) + facts
+    facts = ("" if p is None else f"  p {percent(p, tolerance)}") + ("  hidden" if slot.hidden else "")
+    return cut(repr(slot.value), _SLOT_CELLS) + facts
 
 
 def _make_html(piece: Event, tolerance: float) -> str:

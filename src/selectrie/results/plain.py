@@ -12,13 +12,16 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from selectrie.core.notation import quoted
 from selectrie.core.types import FloatArray
-from selectrie.errors import MissingExtraError, clip
+from selectrie.errors import MissingExtraError
 from selectrie.options.arguments import missing_attribute
 
 if TYPE_CHECKING:
     import pandas as pd
 
+REPR_CELLS = 48
+"""Maximum width of a text of data in a `repr`."""
 _MAX_DEPTH = 64
 """Maximum nesting depth of lists and mappings that `jsonable` converts."""
 
@@ -54,13 +57,6 @@ class JsonRecord:
 def number(x: float | None) -> float | None:
     """Return `x` if it is finite, else None, since JSON has no infinity and no NaN."""
     return None if x is None or not math.isfinite(x) else x
-
-
-def format_bounds(low: float, high: float | None, digits: int = 3) -> str:
-    """Return `low` as text, or both numbers if `high` has another text."""
-    first = f"{low:.{digits}f}"
-    last = first if high is None else f"{high:.{digits}f}"
-    return first if first == last else f"{first} … {last}"
 
 
 def numbers(x: FloatArray) -> list[float | None]:
@@ -127,12 +123,12 @@ def _to_jsonable(value: Any) -> object:
     if isinstance(value, float):
         return number(value)
     if isinstance(value, tuple | list):
-        return [_to_jsonable(one) for one in value]
+        return [_to_jsonable(item) for item in value]
     if hasattr(value, "to_dict"):
         return value.to_dict()
     if isinstance(value, Mapping):
-        return {name: _to_jsonable(one) for name, one in value.items()}
-    return {one.name: _to_jsonable(getattr(value, one.name)) for one in fields(value)} if is_dataclass(value) else value
+        return {name: _to_jsonable(item) for name, item in value.items()}
+    return {f.name: _to_jsonable(getattr(value, f.name)) for f in fields(value)} if is_dataclass(value) else value
 
 
 def truth_error(record: object, what: str) -> TypeError:
@@ -140,9 +136,9 @@ def truth_error(record: object, what: str) -> TypeError:
     return TypeError(f"a {type(record).__name__} is neither true nor false; read {what}")
 
 
-def quoted(text: str) -> str:
-    """Return the `repr` of a text, clipped to 48 characters."""
-    return repr(clip(text, 48))
+def value_text(value: object) -> str:
+    """Return a value for a `repr`: a text in quotes, cut if it is long."""
+    return quoted(value, REPR_CELLS) if isinstance(value, str) and not isinstance(value, Enum) else repr(value)
 
 
 def listing(head: str, lines: Sequence[str], n: int) -> str:
@@ -167,9 +163,9 @@ def jsonable(value: object, depth: int = _MAX_DEPTH) -> object:
     if isinstance(value, float):
         return number(value)
     if depth and isinstance(value, Mapping):
-        return {str(jsonable(key, 0)): jsonable(one, depth - 1) for key, one in value.items()}
+        return {str(jsonable(key, 0)): jsonable(item, depth - 1) for key, item in value.items()}
     if depth and isinstance(value, Sequence) and not isinstance(value, bytes | bytearray):
-        return [jsonable(one, depth - 1) for one in value]
+        return [jsonable(item, depth - 1) for item in value]
     return repr(value)
 
 

@@ -11,22 +11,21 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from selectrie.core.notation import quoted, write_logp, written_tolerance
 from selectrie.core.types import Cost, FloatArray, IntArray, ModelIdentity, SelfCheck
 from selectrie.core.vocabulary import Vocabulary
 from selectrie.results.advice import Advice, notes_advice
-from selectrie.results.drawing.numbers import written_tolerance
 from selectrie.results.drawing.shapes import to_html
 from selectrie.results.drawing.tokens import TokenText, draw_tokens
 from selectrie.results.plain import (
+    REPR_CELLS,
     JsonRecord,
     bytes_fields,
     fields_of,
-    format_bounds,
     frame,
     listing,
     number,
     plain,
-    quoted,
 )
 from selectrie.version import __version__
 
@@ -474,7 +473,7 @@ class TextScore(JsonRecord):
 
         The columns are id, text and logp.
         """
-        return frame(((one.id, one.label, one.logp) for one in self.tokens), "id text logp")
+        return frame(((token.id, token.label, token.logp) for token in self.tokens), "id text logp")
 
     @property
     def warnings(self) -> tuple[Advice, ...]:
@@ -485,25 +484,25 @@ class TextScore(JsonRecord):
         text = f"the bounds of all spellings are further apart than a factor of 2: {one.reason}"
         return Advice("bounds", text), *notes
 
-    @property
-    def _logp_lower(self) -> float:
-        """Return the lower bound of the log-probability."""
-        return self.logp if self.logp_lower is None else self.logp_lower
+    def logp_words(self) -> str:
+        """Return the log-probability as text, or its bounds."""
+        low = self.logp if self.logp_lower is None else self.logp_lower
+        return write_logp(low, written_tolerance(self.signature), self.logp_upper)
 
     def __repr__(self) -> str:
-        shown = [f"  {one.label!r}  logp={one.logp:.3f}" for one in self.tokens[:_REPR_ROWS]]
-        logp = format_bounds(self._logp_lower, self.logp_upper, 4)
-        head = f"TextScore({quoted(self.text)}, logp={logp}, {len(self.tokens)} tokens"
+        tolerance = written_tolerance(self.signature)
+        shown = [f"  {token.label!r}  logp {write_logp(token.logp, tolerance)}" for token in self.tokens[:_REPR_ROWS]]
+        head = f"TextScore({quoted(self.text, REPR_CELLS)}, logp {self.logp_words()}, {len(self.tokens)} tokens"
         head += f"{', as greedy decoding' if self.is_greedy else ''}"
         if self.spellings is not None:
-            low, high = self.spellings.logp_low, self.spellings.logp_high
-            head += f", all spellings: logp from {low:.4f} to {high:.4f} ({self.spellings.event})"
+            logp = write_logp(self.spellings.logp_low, tolerance, self.spellings.logp_high)
+            head += f", all spellings: logp {logp} ({self.spellings.event})"
         head += ")"
         return listing(head, shown, len(self.tokens))
 
     def _repr_html_(self) -> str:
         """Return the tokens, tinted by their probabilities, for notebooks."""
-        lines = [f"logp {format_bounds(self._logp_lower, self.logp_upper, 4)}"]
+        lines = [f"logp {self.logp_words()}"]
         lines += ["what greedy decoding gives"] if self.is_greedy else []
         drawing = draw_tokens([TokenText(self.tokens)], tolerance=written_tolerance(self.signature))
-        return to_html(drawing, before=[*lines, *(f"! {one}" for one in self.warnings)])
+        return to_html(drawing, before=[*lines, *(f"! {advice}" for advice in self.warnings)])

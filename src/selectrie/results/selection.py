@@ -5,11 +5,12 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, overload
 
 import numpy as np
 
+from selectrie.core.notation import nats, percent, quoted, written_tolerance
 from selectrie.core.types import ROOT, Cost
 from selectrie.errors import OptionError
 from selectrie.options.checks import one_of
@@ -18,19 +19,26 @@ from selectrie.results.advice import LOW_COVERAGE, Advice, Remedy, expected_toke
 from selectrie.results.drawing.choices import draw_choices, draw_selection_trie
 from selectrie.results.drawing.pieces import cut_strip, why_no_strip
 from selectrie.results.drawing.plot import plot
-from selectrie.results.drawing.sentences import notebook_lines
+from selectrie.results.drawing.sentences import (
+    coverage_words,
+    logp_words,
+    margin_words,
+    notebook_lines,
+    set_words,
+    share_words,
+)
 from selectrie.results.drawing.shapes import to_html
 from selectrie.results.drawing.strip import draw_strip
+from selectrie.results.drawing.trie import TrieView
 from selectrie.results.plain import (
+    REPR_CELLS,
     JsonRecord,
     cell,
     fields_of,
-    format_bounds,
     frame,
     jsonable,
     label,
     listing,
-    quoted,
     row,
     table,
     truth_error,
@@ -45,7 +53,7 @@ from selectrie.results.records import (
     result_fields,
 )
 from selectrie.results.table import ChoiceTable
-from selectrie.results.trie_view import TrieView, view_of
+from selectrie.results.trie_view import view_of
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -200,7 +208,7 @@ class Selection(JsonRecord):
         Args:
             on_page: Whether the choices belong to a template, whose slots are healed.
         """
-        found, certificate = [], self.certificate
+        found, certificate, tolerance = [], self.certificate, written_tolerance(self.signature)
         if self.is_tie and not certificate.proved and not certificate.rescored:
             found.append(
                 Advice("tie", "the first place may be another's; the one with the higher lower bound was taken")
@@ -210,13 +218,14 @@ class Selection(JsonRecord):
         if not certificate.proved:
             ahead = ""
             if certificate.bound_gap <= 0:
-                gap = f" by {-certificate.bound_gap:.3f} nats" if math.isfinite(certificate.bound_gap) else ""
+                gap = f" by {nats(-certificate.bound_gap, tolerance)}" if math.isfinite(certificate.bound_gap) else ""
                 ahead = f"; a choice not scored to its end may be ahead{gap}"
             found.append(Advice("not_proved", certificate.reason + ahead))
         found += notes_advice(self.notes)
         if self._has_unexpected_choices():
             behind = " with the text after them" if on_page and self.terminator == "text" else ""
-            text = f"the model expects something else than these choices{behind}.{expected_tokens(self._next_tokens())}"
+            tokens = expected_tokens(self._next_tokens(), tolerance)
+            text = f"the model expects something else than these choices{behind}.{tokens}"
             if on_page:
                 found.append(Advice("coverage", f"{text} {_PAGE_CAUSE}"))
             elif cause := self._missing_space():
@@ -362,7 +371,7 @@ class Selection(JsonRecord):
         All nodes of the winner's path and of the path of masked greedy decoding are
         included, except below the nodes of the trie whose numbers are in `fold`.
         """
-        return view_of(
+        view = view_of(
             self.choices.trie,
             self.choices.pieces,
             limit=limit,
@@ -372,6 +381,7 @@ class Selection(JsonRecord):
             probability=self.choices.probability,
             fold=fold,
         )
+        return replace(view, tolerance=written_tolerance(self.signature))
 
     def to_dict(self) -> dict[str, object]:
         """Return a dictionary ready for JSON, with `format` and kind "selection".
@@ -407,10 +417,11 @@ class Selection(JsonRecord):
 
     def __repr__(self) -> str:
         tie = " (tie)" if self.is_tie else ""
-        head = f"Selection({quoted(self.text)}, p={self._format_probability()}, margin={self.margin_words()}{tie}, "
+        head = f"Selection({quoted(self.text, REPR_CELLS)}, p {set_words(self, self.index)}, "
         proved = "" if self.certificate.proved else ", proved=False"
-        head += f"coverage={self._format_mass()}, rule={self.rule!r}, terminator={self.terminator!r}{proved})"
-        lines = [f"  {rank}. {_format_choice(choice)}" for rank, choice in enumerate(self.top(_REPR_ROWS), start=1)]
+        head += f"margin {margin_words(self)}{tie}, coverage {coverage_words(self)}, "
+        head += f"rule={self.rule!r}, terminator={self.terminator!r}{proved})"
+        lines = [f"  {rank}. {self._describe(choice)}" for rank, choice in enumerate(self.top(_REPR_ROWS), start=1)]
         return listing(head, lines, len(self.choices))
 
     def _repr_html_(self) -> str:
@@ -444,26 +455,10 @@ class Selection(JsonRecord):
         one_of("picture", picture, ("trie", "bars", "strip"))
         return plot(draw_selection_trie(self) if picture == "trie" else draw_choices(self), ax)
 
-    def margin_words(self, spec: str = ".4g") -> str:
-        """Return the margin as text: "0.5 nats", "at least 0.5 nats" or "unknown".
-
-        The margin is a lower bound if rows are partial, or if a pruned choice may be
-        the runner-up. It is unknown if such a bound is not above 0.
-        """
-        is_bound = self.choices.has_unread or self.margin < self.choices.margin(self.index)
-        if is_bound and self.margin <= 0:
-            return "unknown"
-        return f"{'at least ' if is_bound else ''}{self.margin:{spec}} nats"
-
-    def _format_probability(self) -> str:
-        """Return the winner's probability, or its bounds, as text."""
-        low, high = self.choices.probability_low[self.index], self.choices.probability_high[self.index]
-        return format_bounds(float(low), float(high), 4)
-
-    def _format_mass(self) -> str:
-        """Return the coverage, a probability mass, or its bounds, as text."""
-        low, high = f"{self.coverage:.3g}", f"{self.coverage if self.coverage_high is None else self.coverage_high:.3g}"
-        return low if low == high else f"{low} … {high}"
+    def _describe(self, choice: ChoiceScore) -> str:
+        """Return the line of a choice in a `repr`."""
+        logp = "" if choice.pruned else f"  logp {logp_words(self, choice)}"
+        return f"{quoted(choice.text, REPR_CELLS)}  {share_words(self, choice)}{logp}"
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -556,14 +551,6 @@ def _make_token_dicts(path: tuple[tuple[int, str], ...]) -> list[dict[str, objec
     return [{"id": token, "text": text} for token, text in path]
 
 
-def _format_choice(choice: ChoiceScore) -> str:
-    """Return the line of a choice in a `repr`."""
-    if choice.logp is None or choice.probability is None:
-        return f"{quoted(choice.text)}  pruned, logp ≤ {choice.logp_upper:.3f}"
-    p = format_bounds(choice.probability_low, choice.probability_high, 4)
-    return f"{quoted(choice.text)}  p={p}  logp={format_bounds(choice.logp_lower, choice.logp_upper)}"
-
-
 @dataclass(frozen=True, slots=True, repr=False)
 class SampledChoice(JsonRecord):
     """A choice drawn from softmax(score / temperature) over a fully scored set.
@@ -620,11 +607,13 @@ class SampledChoice(JsonRecord):
 
     def _repr_html_(self) -> str:
         """Return the picture of the scored set, for notebooks."""
-        drawn = f"drawn {quoted(self.text)} p {self.probability:.4g} at temperature {self.temperature:g}"
-        return to_html(
-            draw_selection_trie(self.selection, limit=_HTML_NODES), before=[drawn, *notebook_lines(self.selection)]
-        )
+        drawing = draw_selection_trie(self.selection, limit=_HTML_NODES)
+        return to_html(drawing, before=[f"drawn {self.in_words()}", *notebook_lines(self.selection)])
+
+    def in_words(self) -> str:
+        """Return the drawn choice with its probability and the temperature, as text."""
+        tolerance = 0.0 if self.temperature == 0 else written_tolerance(self.selection.signature)
+        return f"{quoted(self.text)} p {percent(self.probability, tolerance)} at temperature {self.temperature:g}"
 
     def __repr__(self) -> str:
-        head = f"SampledChoice({self.text!r}, p={self.probability:.4g}, temperature={self.temperature:g})"
-        return f"{head}\n{self.selection!r}"
+        return f"SampledChoice({self.in_words()})\n{self.selection!r}"

@@ -1,96 +1,17 @@
-"""Defines the part of a trie that reports show."""
+"""Picks the part of a trie that reports show."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from selectrie.core.output import count
 from selectrie.core.token_trie import TokenTrie
 from selectrie.core.types import NO_NODE, ROOT, BoolArray, FloatArray, IntArray, OffsetArray
 from selectrie.errors import OptionError
-from selectrie.results.drawing.numbers import UNKNOWN
-from selectrie.results.drawing.shapes import to_html
-from selectrie.results.drawing.trie import draw_trie
-from selectrie.results.plain import listing
-
-_REPR_ROWS = 20
-
-
-@dataclass(frozen=True, slots=True, repr=False)
-class TrieView:
-    """The nodes of an evaluated trie that a report shows.
-
-    The fields are parallel tuples over these nodes, parents first. Node 0 is the shared
-    context.
-
-    Attributes:
-        parent: Index of the parent in these tuples, -1 for node 0.
-        piece: Bytes of the edge's token, b"" for node 0.
-        logp: Log-probability of the edge; None if not evaluated.
-        logp_prefix: Log-probability from the shared context (0 at node 0).
-        choice: Lowest index of the choices that end at the node, or None.
-        n_choices: Number of choices at or below the node, duplicates included.
-        n_hidden: Number of choices below the node in children that are not shown.
-        on_winner: Whether the node is on the winner's path.
-        on_greedy: Whether the node is on the path of masked greedy decoding.
-        pruned: Whether no choice at or below the node was scored to its end.
-        node: Number of the node in the trie; a node is folded by it.
-        p_hidden: Total probability in the set of the choices that `n_hidden` counts;
-            None if probabilities are not known.
-    """
-
-    parent: tuple[int, ...]
-    piece: tuple[bytes, ...]
-    logp: tuple[float | None, ...]
-    logp_prefix: tuple[float | None, ...]
-    choice: tuple[int | None, ...]
-    n_choices: tuple[int, ...]
-    n_hidden: tuple[int, ...]
-    on_winner: tuple[bool, ...]
-    on_greedy: tuple[bool, ...]
-    pruned: tuple[bool, ...]
-    node: tuple[int, ...]
-    p_hidden: tuple[float | None, ...]
-
-    def __len__(self) -> int:
-        return len(self.parent)
-
-    def __repr__(self) -> str:
-        lines = [
-            f"{'  ' * depth}{_format_piece(self.piece[at])}{_format_facts(self.logp[at], self.n_choices[at])}"
-            f"{' *' if self.on_winner[at] else ''}"
-            for at, depth in self._list_depths(_REPR_ROWS)
-        ]
-        head = f"TrieView({len(self) - 1} nodes, {self.n_choices[0] if len(self) else 0} choices)"
-        return listing(head, lines, len(self) - 1)
-
-    def _repr_html_(self) -> str:
-        """Return the nodes as a picture, for notebooks."""
-        title = f"The tokens of {count(self.n_choices[0], 'choice')} as a tree"
-        return to_html(draw_trie(self, title=title, tolerance=UNKNOWN))
-
-    def _list_depths(self, limit: int) -> list[tuple[int, int]]:
-        """Return the first `limit` nodes below node 0 as (node, depth) pairs."""
-        depths = [0]
-        for parent in self.parent[1 : limit + 1]:
-            depths.append(depths[parent] + 1)
-        return list(enumerate(depths))[1:]
-
-
-def _format_piece(piece: bytes) -> str:
-    """Return the quoted bytes of a token, or "control token" if it has none."""
-    return repr(piece.decode("utf-8", "replace")) if piece else "control token"
-
-
-def _format_facts(logp: float | None, n_choices: int) -> str:
-    """Return the log-probability and the number of choices of a node, as text."""
-    shown = "" if logp is None else f"  logp={logp:.3f}"
-    return shown + (f"  {n_choices} choices" if n_choices > 1 else "")
+from selectrie.results.drawing.trie import TrieView
 
 
 def view_of(

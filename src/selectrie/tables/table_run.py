@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from selectrie.core.files import check_plain, is_temporary, replaced, writing
-from selectrie.core.output import count
+from selectrie.core.notation import count
 from selectrie.core.vocabulary import TIME_ARGUMENT
 from selectrie.decide.answers import Cell, Column, Decision, label_mass_advice
 from selectrie.decide.asks import layout_of

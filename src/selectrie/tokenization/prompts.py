@@ -29,10 +29,10 @@ from selectrie.errors import (
     OptionError,
     PromptError,
     PythonOnly,
+    Quoted,
     TextError,
     clip,
     clipped,
-    quoted,
     remedies,
     words,
 )
@@ -369,7 +369,7 @@ def _check_ids(vocabulary: Vocabulary, ids: Sequence[Any]) -> IntArray:
                 words(
                     "prompt[{}] is {}: a prompt must be text, token ids or messages, not a mixture{}",
                     i,
-                    quoted(value),
+                    Quoted(value),
                     PythonOnly("; for several prompts use `select_many` or `generate`" * isinstance(value, str)),
                 )
             )
@@ -541,7 +541,7 @@ def _check_message(index: int, message: object) -> dict[str, Any]:
     """
     where = f"messages[{index}]"
     if not isinstance(message, Mapping):
-        raise PromptError(words("is {}: expected an object with 'role' and 'content'", quoted(message)), where=where)
+        raise PromptError(words("is {}: expected an object with 'role' and 'content'", Quoted(message)), where=where)
     for key in ("role", "content"):
         if key not in message:
             raise PromptError(f"has no {key!r}: expected an object with 'role' and 'content'", where=where)
@@ -552,11 +552,11 @@ def _check_message(index: int, message: object) -> dict[str, Any]:
             continue
         if not isinstance(key, str) or not isinstance(value, str):
             parts = ", or a list of parts {'type': 'text', 'text': …}" if key == "content" else ""
-            raise PromptError(words("is {}: expected text{}", quoted(value), parts), where=f"{where}[{key!r}]")
+            raise PromptError(words("is {}: expected text{}", Quoted(value), parts), where=f"{where}[{key!r}]")
         to_bytes(value, f"{where}[{key!r}]")
     if not ROLE.fullmatch(str(message["role"])):
         raise PromptError(
-            words("has role {}: expected a word such as 'user', 'assistant' or 'system'", quoted(message["role"])),
+            words("has role {}: expected a word such as 'user', 'assistant' or 'system'", Quoted(message["role"])),
             where=where,
         )
     return message

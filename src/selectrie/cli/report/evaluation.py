@@ -12,7 +12,8 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from selectrie.core.output import count, escaped, thousands
+from selectrie.cli.report.terminal import make_table
+from selectrie.core.notation import count, escaped, rate, thousands
 from selectrie.evaluation.results import (
     MAX_CONTEXT,
     between,
@@ -47,7 +48,7 @@ def evaluation_report(evaluation: Mapping[str, Any]) -> RenderableType:
         parts += [Text(line) for line in _note_lines(task)]
         parts.append(Text(""))
     evaluated, naive = evaluation["rows_evaluated"], evaluation["rows_naive"]
-    saved = f" ({1 - evaluated / naive:.1%} saved)" if naive else ""
+    saved = f" ({rate(1 - evaluated / naive)} saved)" if naive else ""
     parts.append(Text(f"{count(evaluated, 'row')} evaluated of {thousands(naive)} one by one{saved}"))
     model = evaluation["signature"].get("model", "")
     parts.append(Text(f"model {escaped(str(model))}"))
@@ -56,13 +57,9 @@ def evaluation_report(evaluation: Mapping[str, Any]) -> RenderableType:
 
 def _figures_table(rows: Sequence[tuple[str, Mapping[str, Any]]]) -> Table:
     """Return a table of metrics, with a group of rows for each (label, figures)."""
-    table = Table(box=None, pad_edge=False, header_style="dim")
-    named = len(rows) > 1
-    if named:
-        table.add_column("subset")
-        table.add_column("items", justify="right", no_wrap=True)
-    for name in ("metric", "value", "± stderr", "95 % interval", "random"):
-        table.add_column(name, justify="left" if name == "metric" else "right", no_wrap=True)
+    named, names = len(rows) > 1, ("metric", "value", "± stderr", "95 % interval", "random")
+    columns, texts = (("subset", "items", *names), (0, 2)) if named else (names, (0,))
+    table = make_table(*columns, texts=texts, style="dim")
     for label, figures in rows:
         for i, (metric, figure) in enumerate(figures["metrics"].items()):
             head = ((_one_line_text(label), Text(str(figures["n"]))) if i == 0 else ("", "")) if named else ()
@@ -75,7 +72,7 @@ def _figures_table(rows: Sequence[tuple[str, Mapping[str, Any]]]) -> Table:
 def _note_lines(task: Mapping[str, Any]) -> Iterator[str]:
     """Yield lines about a task's calibration, problems and hidden subsets."""
     if task["metrics"].get("acc", {}).get("value") is not None:
-        yield f"accuracy {task['metrics']['acc']['value']:.1%} (acc)"
+        yield f"accuracy {rate(task['metrics']['acc']['value'])} (acc)"
     if task["ece"] is not None:
         yield f"expected calibration error {task['ece']:.3f}"
     if task["problems"]:
@@ -98,9 +95,7 @@ def tasks_report(tasks: Sequence[tuple[str, str, Sequence[str], Sequence[str]]])
     Args:
         tasks: Tuples of name, kind, metrics, and the fields of each record shape.
     """
-    table = Table(box=None, pad_edge=False, header_style="dim")
-    for name in ("task", "metrics", "reads records of"):
-        table.add_column(name, no_wrap=name == "task", overflow="fold")
+    table = make_table("task", "metrics", "reads records of", texts=(0, 1, 2), style="dim")
     for name, kind, metrics, shapes in tasks:
         own = ", ".join(metrics) + ("" if kind == "multiple_choice" else f" ({kind})")
         for i, shape in enumerate(shapes):
@@ -136,9 +131,7 @@ def comparison_report(comparison: Mapping[str, Any], *, flips: int) -> Renderabl
 
 def _differences_table(task: Mapping[str, Any], other: str) -> Table:
     """Return a table of each metric in both runs, with intervals and p-values."""
-    table = Table(box=None, pad_edge=False, header_style="dim")
-    for name in ("metric", "first", other, "difference", "95 % interval", "p"):
-        table.add_column(name, justify="left" if name == "metric" else "right")
+    table = make_table("metric", "first", other, "difference", "95 % interval", "p", texts=(0,), style="dim")
     for one in task["differences"]:
         numbers = (number(one["first"]), number(one["second"]), signed(one["difference"]))
         table.add_row(*map(Text, (one["metric"], *numbers, signed_interval(one["interval"]), p_value(one["p"]))))
@@ -147,28 +140,24 @@ def _differences_table(task: Mapping[str, Any], other: str) -> Table:
 
 def _list_flips(task: Mapping[str, Any], other: str, max_shown: int) -> Iterator[RenderableType]:
     """Yield a table of items that only one run gets right, a note, and their texts."""
-    table = Table(box=None, pad_edge=False, header_style="dim")
     shown = shown_flips(task, max_shown)
-    has_subsets = any(one["subset"] for one in (*task["gained"], *task["lost"]))
-    table.add_column("", no_wrap=True)
-    for name in ("item", "subset") if has_subsets else ("item",):
-        table.add_column(name)
-    for name in ("right", "first", other, "margins, nats"):
-        table.add_column(name, justify="right", no_wrap=True)
-    for sign, one in shown:
-        gold = ",".join(map(str, one["gold"]))
-        margins = f"{number(one['margin_first'])} {number(one['margin_second'])}"
-        numbers = map(Text, (gold, str(one["first"]), str(one["second"]), margins))
-        subset = [_one_line_text(one["subset"])] if has_subsets else []
-        table.add_row(sign, _one_line_text(_item_name(one)), *subset, *numbers)
+    has_subsets = any(flip["subset"] for flip in (*task["gained"], *task["lost"]))
+    names = ("", "item", *(["subset"] if has_subsets else []), "right", "first", other, "margins, nats")
+    table = make_table(*names, texts=range(len(names) - 4), style="dim")
+    for sign, flip in shown:
+        gold = ",".join(map(str, flip["gold"]))
+        margins = f"{number(flip['margin_first'])} {number(flip['margin_second'])}"
+        numbers = map(Text, (gold, str(flip["first"]), str(flip["second"]), margins))
+        subset = [_one_line_text(flip["subset"])] if has_subsets else []
+        table.add_row(sign, _one_line_text(_item_name(flip)), *subset, *numbers)
     yield table
     left = len(task["gained"]) + len(task["lost"]) - len(shown)
     if left:
         yield Text(f"… and {left} more (--flips N)")
-    for _, one in shown:
-        if one["context"] is not None:
-            yield Text(f"\n{escaped(_item_name(one))}  {escaped(shorten(one['context'], MAX_CONTEXT))}")
-            yield Text(escaped(choices_line(one, other)))
+    for _, flip in shown:
+        if flip["context"] is not None:
+            yield Text(f"\n{escaped(_item_name(flip))}  {escaped(shorten(flip['context'], MAX_CONTEXT))}")
+            yield Text(escaped(choices_line(flip, other)))
 
 
 def _item_name(flip: Mapping[str, Any]) -> str:

@@ -7,10 +7,10 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from rich.console import Group, RenderableType
-from rich.table import Table
 from rich.text import Text
 
-from selectrie.core.output import escaped
+from selectrie.cli.report.terminal import make_table
+from selectrie.core.notation import escaped
 from selectrie.results import ModelRecord
 
 if TYPE_CHECKING:
@@ -118,9 +118,7 @@ def trace_report(summary: Mapping[str, Any]) -> RenderableType:
             f"whole rows {_yes_or_no(summary['has_full_rows'])}"
         ),
     )
-    table = Table(box=None, pad_edge=False)
-    for heading in ("task", "rows", "prompt"):
-        table.add_column(heading, justify="right" if heading == "rows" else "left", overflow="fold")
+    table = make_table("task", "rows", "prompt", texts=(0, 2), style="")
     for task in summary["tasks"][:_MAX_SHOWN]:
         table.add_row(Text(task["kind"]), str(task["n_rows"]), Text(task["prompt"]))
     n_more = len(summary["tasks"]) - _MAX_SHOWN

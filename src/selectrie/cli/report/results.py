@@ -6,7 +6,7 @@ There is one for each kind of result, and one for `render --check`.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, fields
 from typing import Any
 
@@ -17,6 +17,7 @@ from rich.text import Text
 
 from selectrie.cli.report.summaries import (
     advice_facts,
+    healing_words,
     plan_facts,
     selection_facts,
     slot_facts,
@@ -24,15 +25,21 @@ from selectrie.cli.report.summaries import (
     text_score_facts,
     unnamed_model,
 )
-from selectrie.cli.report.terminal import GREEDY_MARK, LEGEND, WINNER_MARK, Units, tree_lines
-from selectrie.core.output import count, interval, probability, quoted, quoted_bytes
-from selectrie.decide.answers import Decision, DecisionUsage
+from selectrie.cli.report.terminal import GREEDY_MARK, LEGEND, WINNER_MARK, Units, make_table, tree_lines
+from selectrie.core.notation import (
+    count,
+    percent,
+    quoted,
+    quoted_bytes,
+    write_logp,
+    written_tolerance,
+)
+from selectrie.decide.answers import Decision, DecisionUsage, PredicateAnswer
 from selectrie.results import (
     BeamResult,
     ChoiceScore,
     Extraction,
     Generation,
-    Hypothesis,
     JointSelection,
     Page,
     SampledChoice,
@@ -42,8 +49,17 @@ from selectrie.results import (
     TokenPlan,
 )
 from selectrie.results.drawing.beams import beam_greedy_sentence, beam_proof_sentence
-from selectrie.results.drawing.sentences import ahead_words, cost_sentence
-from selectrie.results.plain import format_bounds, jsonable
+from selectrie.results.drawing.sentences import (
+    ahead_words,
+    belief_sentence,
+    cost_sentence,
+    error_of,
+    logp_words,
+    score_words,
+    set_words,
+    share_words,
+)
+from selectrie.results.plain import jsonable
 from selectrie.template.analysis.template import Template
 from selectrie.template.syntax.ast import GenEach, Slot, line_and_column, walk
 
@@ -66,10 +82,9 @@ def selection_report(
         unnamed: Name of the default model if the caller named no model, else None.
     """
     facts = [*selection_facts(selection, explain=explain), *unnamed_model(unnamed)]
-    parts: list[RenderableType] = [Ranking(selection, top), Text(), facts_table(facts)]
+    parts: list[RenderableType] = [ranking(selection, top), Text(), facts_table(facts)]
     if explain:
-        label = _choice_label(selection)
-        lines = tree_lines(selection.trie(limit), label)
+        lines = tree_lines(selection.trie(limit), lambda index: _end(selection, index))
         parts += [Text(), Text(LEGEND, _GREY), *lines]
     return Group(*parts)
 
@@ -84,13 +99,10 @@ def text_score_report(score: TextScore, *, per_token: bool = False, unnamed: str
     facts = facts_table([*text_score_facts(score), *unnamed_model(unnamed)])
     if not per_token:
         return facts
-    table = Table(box=None, pad_edge=False, show_edge=False, header_style="bold")
-    table.add_column("token", justify="right")
-    table.add_column("piece", no_wrap=True, overflow="ellipsis")
-    table.add_column("logp", justify="right")
+    table = make_table("token", "piece", "logp", texts=(1,))
     for token in score.tokens:
         piece = token.spelling if token.spelling and not token.piece else quoted_bytes(token.piece)
-        table.add_row(str(token.id), Text(piece), f"{token.logp:.4f}")
+        table.add_row(str(token.id), Text(piece), write_logp(token.logp, written_tolerance(score.signature)))
     return Group(facts, Text(), table)
 
 
@@ -137,53 +149,62 @@ def facts_table(facts: Sequence[tuple[str, str]]) -> RenderableType:
     return table
 
 
-class Ranking:
-    """A rich renderable: a table of a selection's best choices that fits the width."""
+class Ranked:
+    """A rich renderable: a table of ranked texts with bars that fits the width.
 
-    def __init__(self, selection: Selection, top: int) -> None:
-        self._selection = selection
-        self._shown = selection.top(top, distinct=True)
-        self._scored = selection.rule != "joint" or any(c.score != c.logp for c in self._shown)
+    Args:
+        head: Names of the columns; the second one has the texts.
+        rows: For each text its cells, its share, which the bar shows, and its style.
+    """
+
+    def __init__(self, head: Sequence[str], rows: Sequence[tuple[Sequence[str], float, str]]) -> None:
+        self._head, self._rows = head, rows
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        rows = [self._cells(rank, choice) for rank, choice in enumerate(self._shown, start=1)]
-        head = ["#", "choice", "p", "logp", *(["score"] if self._scored else []), "margin"]
-        widths = [max(cell_len(row[at]) for row in [head, *rows]) for at in range(len(head))]
+        head = self._head
+        widths = [
+            max(map(cell_len, column)) for column in zip(head, *(cells for cells, _, _ in self._rows), strict=True)
+        ]
         free = options.max_width - sum(widths) - 2 * len(head) + widths[1]  # for text and bar
         widths[1] = min(widths[1], max(8, free - (10 if free >= 40 else 0)))
-        cells = min(_BAR_CELLS, free - widths[1])
-        cells = cells if cells >= _MIN_BAR_CELLS else 0
+        n_cells = min(_BAR_CELLS, free - widths[1])
         table = Table(box=None, pad_edge=False, show_edge=False, header_style="bold", padding=(0, 2, 0, 0))
         for at, name in enumerate(head):
-            text = at == 1
             table.add_column(
-                name, width=widths[at], justify="left" if text else "right", no_wrap=True, overflow="ellipsis"
+                name, width=widths[at], justify="left" if at == 1 else "right", no_wrap=True, overflow="ellipsis"
             )
-            if text and cells:
-                table.add_column("", width=cells, no_wrap=True)
-        for choice, row in zip(self._shown, rows, strict=True):
-            style = "bold green" if choice.index == self._selection.index else _GREY if choice.pruned else ""
-            line = [Text(cell) for cell in row]
-            if cells:
-                line.insert(2, Text(bar(choice.probability or 0.0, cells)))
-            table.add_row(*line, style=style)
+            if at == 1 and n_cells >= _MIN_BAR_CELLS:
+                table.add_column("", width=n_cells, no_wrap=True)
+        for cells, share, style in self._rows:
+            drawn = [bar(share, n_cells)] if n_cells >= _MIN_BAR_CELLS else []
+            table.add_row(*map(Text, (*cells[:2], *drawn, *cells[2:])), style=style)
         yield table
-        rest = int(self._selection.choices.distinct.sum()) - len(self._shown)
-        if rest:
-            yield Text(f"… {count(rest, 'more choice')}", _GREY)
 
-    def _cells(self, rank: int, choice: ChoiceScore) -> list[str]:
-        """Return the texts of a choice's row; pruned choices show only a bound."""
-        twins = self._selection.choices.duplicates(choice.index)
-        text = quoted(choice.text) + (f" (also {', '.join(map(str, twins[1:]))})" if len(twins) > 1 else "")
-        if choice.score is None or choice.logp is None or choice.probability is None:
-            score = [""] if self._scored else []
-            return [str(rank), text, "pruned", f"≤ {choice.logp_upper:.3f}", *score, ""]
-        p = interval(choice.probability_low, choice.probability_high)
-        score = [f"{choice.score:.3f}"] if self._scored else []
-        behind = self._selection.score - choice.score
-        margin = "" if choice.index == self._selection.index else f"{-behind:.3f}" if behind else "tie"
-        return [str(rank), text, p, format_bounds(choice.logp, choice.logp_upper), *score, margin]
+
+def ranking(selection: Selection, top: int) -> RenderableType:
+    """Return the best choices of a selection as a table, and the number of others."""
+    shown = selection.top(top, distinct=True)
+    has_scores = selection.rule != "joint" or any(choice.score != choice.logp for choice in shown)
+    rows = []
+    for rank, choice in enumerate(shown, start=1):
+        cells = _cells(selection, choice)
+        style = "bold green" if choice.index == selection.index else _GREY if choice.pruned else ""
+        rows.append(((str(rank), *(cells if has_scores else cells[:3] + cells[4:])), choice.probability or 0.0, style))
+    head = ("#", "choice", "p", "logp", *(["score"] if has_scores else []), "margin")
+    more = int(selection.choices.distinct.sum()) - len(shown)
+    return Group(Ranked(head, rows), *([Text(f"… {count(more, 'more choice')}", _GREY)] if more else []))
+
+
+def _cells(selection: Selection, choice: ChoiceScore) -> tuple[str, ...]:
+    """Return a choice's text, share, log-probability, score and margin as text."""
+    twins = selection.choices.duplicates(choice.index)
+    text = quoted(choice.text) + (f" (also {', '.join(map(str, twins[1:]))})" if len(twins) > 1 else "")
+    logp = logp_words(selection, choice)
+    if choice.score is None:
+        return text, "pruned", logp, "", ""
+    behind, error = selection.score - choice.score, error_of(selection, selection.index, choice.index)
+    margin = "" if choice.index == selection.index else write_logp(-behind, error) if behind else "tie"
+    return text, set_words(selection, choice.index), logp, score_words(selection, choice), margin
 
 
 def bar(p: float, cells: int) -> str:
@@ -195,17 +216,10 @@ def bar(p: float, cells: int) -> str:
     return "█" * (eighths // 8) + (_PARTS[eighths % 8] if eighths % 8 else "")
 
 
-def _choice_label(selection: Selection) -> Callable[[int], str]:
-    """Return a function that describes the choice with an index."""
-    table = selection.choices
-
-    def label(index: int) -> str:
-        choice = table[index]
-        if choice.probability is None:
-            return f"= {quoted(choice.text)}  pruned, logp ≤ {choice.logp_upper:.3f}"
-        return f"= {quoted(choice.text)}  p {probability(choice.probability)}"
-
-    return label
+def _end(selection: Selection, index: int) -> str:
+    """Return what stands in the tree where a choice ends."""
+    choice = selection.choices[index]
+    return f"= {quoted(choice.text)}  {share_words(selection, choice)}"
 
 
 def _token_text(path: Sequence[tuple[int, str]]) -> Units:
@@ -245,7 +259,8 @@ def beam_facts(result: BeamResult, *, explain: bool = True, remedy: str = "--exa
         remedy: Names the search that proves more than a beam search.
     """
     best = result.best
-    facts = [("best", f"{quoted(best.text)} logp {best.logp:.4f}, {count(len(best.tokens), 'token')}")]
+    logp = write_logp(best.logp, written_tolerance(result.signature))
+    facts = [("best", f"{quoted(best.text)} logp {logp}, {count(len(best.tokens), 'token')}")]
     facts += advice_facts(result.warnings)
     facts += [("greedy", beam_greedy_sentence(result)), ("proof", beam_proof_sentence(result, remedy))]
     if not explain:
@@ -257,9 +272,8 @@ def beam_facts(result: BeamResult, *, explain: bool = True, remedy: str = "--exa
     words = f"{signature.rule} · {signature.terminator} · {signature.precision}"
     facts += [("cost", cost_sentence(result.cost)), ("scored by", words)]
     if result.healed:
-        gap = f", within {result.heal_gap:.2g}" if result.heal_gap else ""
         spelled = f"{quoted_bytes(result.healed)} of the prompt is written again by every path"
-        facts.append(("healed", f"{spelled} (logp {result.log_heal:.3f}, taken off{gap})"))
+        facts.append(("healed", f"{spelled} ({healing_words(result, 'every text')})"))
     return facts
 
 
@@ -280,29 +294,18 @@ def _dropped_sentence(result: BeamResult) -> str:
 
 def _hypotheses_table(result: BeamResult) -> Table:
     """Return a table of a beam search's texts, finished ones first."""
-    table = Table(box=None, pad_edge=False, show_edge=False, header_style="bold", padding=(0, 2, 0, 0))
-    scored = bool(result.beam.length_penalty)
-    grouped = result.beam.groups > 1
-    table.add_column("#", justify="right")
-    table.add_column("text", overflow="fold")
-    for name in ("logp", *(["score"] if scored else []), "tokens", "paths", *(["group"] if grouped else [])):
-        table.add_column(name, justify="right")
-    for rank, one in enumerate((*result.hypotheses, *result.incomplete), start=1):
-        table.add_row(
-            *_hypothesis_cells(rank, one, scored=scored, grouped=grouped), style="" if one.complete else _GREY
-        )
+    scored, grouped = bool(result.beam.length_penalty), result.beam.groups > 1
+    names = ("logp", *(["score"] if scored else []), "tokens", "paths", *(["group"] if grouped else []))
+    table = make_table("#", "text", *names, texts=(1,))
+    tolerance = written_tolerance(result.signature)
+    for rank, found in enumerate((*result.hypotheses, *result.incomplete), start=1):
+        text = quoted(found.text) + ("" if found.complete else " …")
+        logp = write_logp(found.logp, tolerance)
+        score = [write_logp(found.score, tolerance)] if scored else []
+        group = [str(found.group)] if grouped else []
+        cells = (str(rank), text, logp, *score, str(len(found.tokens)), str(found.n_paths), *group)
+        table.add_row(*map(Text, cells), style="" if found.complete else _GREY)
     return table
-
-
-def _hypothesis_cells(rank: int, one: Hypothesis, *, scored: bool, grouped: bool) -> list[Text]:
-    """Return the cells of a text's row."""
-    text = quoted(one.text) + ("" if one.complete else " …")
-    score = [f"{one.score:.3f}"] if scored else []
-    group = [str(one.group)] if grouped else []
-    return [
-        Text(cell)
-        for cell in (str(rank), text, f"{one.logp:.3f}", *score, str(len(one.tokens)), str(one.n_paths), *group)
-    ]
 
 
 _MAX_ROWS = 10
@@ -315,12 +318,11 @@ def decision_report(decision: Decision, *, unnamed: str | None = None) -> Render
     Args:
         unnamed: Name of the default model if the caller named none, else None.
     """
-    table = _make_table("question", "answer", "p", "confidence", "label mass", "margin", "")
+    table = make_table("question", "answer", "p", "confidence", "label mass", "margin", "", texts=(0, 1, 6))
     words = {name: answer.in_words() for name, answer in decision.items()}
     for name, answer in decision.items():
-        notes = [answer.abstained] if answer.abstained else []
-        notes += ["tie"] if answer.is_tie else []
-        notes += [f"spread {answer.spread:.3g}"] if answer.spread else []
+        tolerance, notes = written_tolerance(answer), list(words[name].notes)
+        notes += [f"spread {percent(answer.spread, tolerance)}"] if answer.spread else []
         notes += ["orders disagree"] if answer.order_dependent else []
         thought = answer.rationales
         notes += [f"{thought.n_cut} of {len(thought.texts)} rationales cut"] if thought and thought.n_cut else []
@@ -328,22 +330,21 @@ def decision_report(decision: Decision, *, unnamed: str | None = None) -> Render
         table.add_row(
             Text(name),
             Text(words[name].text),
-            probability(words[name].probability),
-            f"{answer.confidence:.3f}",
-            f"{answer.label_mass:.3g}",
-            f"{answer.margin:.3f}",
+            words[name].probability,
+            words[name].confidence,
+            words[name].label_mass,
+            write_logp(answer.margin, tolerance),
             Text("; ".join(notes)),
         )
     parts: list[RenderableType] = [table, Text()]
-    for name, (_, _, rows) in words.items():
-        if rows:
-            own = _make_table(name, "p")
-            for label, p in rows[:_MAX_ROWS]:
-                own.add_row(Text(label), probability(p))
-            parts += [own]
-            if len(rows) > _MAX_ROWS:
-                parts.append(Text(f"… {len(rows) - _MAX_ROWS} more"))
-            parts.append(Text())
+    for name, answer in decision.items():
+        options, tolerance = words[name].options, written_tolerance(answer)
+        if not isinstance(answer, PredicateAnswer):
+            table = make_table(name, "p", texts=(0,))
+            for label, p, _ in options[:_MAX_ROWS]:
+                table.add_row(Text(label), percent(p, tolerance))
+            more = len(options) - _MAX_ROWS
+            parts += [table, *([Text(f"… {more} more")] if more > 0 else []), Text()]
     signature = next(iter(decision.values())).signature
     layouts = " and ".join(dict.fromkeys(answer.signature.layout for answer in decision.values()))
     usage = decision.usage
@@ -373,14 +374,14 @@ def extraction_report(found: Extraction[Any], *, top: int = 1, unnamed: str | No
         top: Number of values shown.
         unnamed: Name of the default model if the caller named none, else None.
     """
-    values = _make_table("value", "p")
+    values = make_table("value", "p", texts=(0,))
     for one in found.top(top):
-        values.add_row(Text(one.text), _share(one.probability, one.probability_low, one.probability_high))
+        values.add_row(Text(one.text), found.share_words(one))
     parts: list[RenderableType] = [values, Text()]
     for name, marginal in found.marginals.items():
-        own = _make_table(name, "p")
+        own = make_table(name, "p", texts=(0,))
         for value in sorted(marginal, key=lambda value: -(marginal[value] or marginal.low[value]))[:_MAX_ROWS]:
-            own.add_row(Text(str(jsonable(value))), _share(marginal[value], marginal.low[value], marginal.high[value]))
+            own.add_row(Text(str(jsonable(value))), marginal.share_words(value))
         parts += [own, Text()]
     proved = "no other value is more probable" if found.is_proved else "other values may be more probable"
     if found.is_tie:
@@ -388,28 +389,11 @@ def extraction_report(found: Extraction[Any], *, top: int = 1, unnamed: str | No
     facts = [
         *advice_facts(found.warnings),
         ("proof", proved),
-        ("coverage", f"{found.coverage:.3g} of the model's belief"),
+        ("coverage", belief_sentence(found.coverage_words(), "type")),
         ("cost", count(found.cost.rows, "row")),
         *unnamed_model(unnamed),
     ]
     return Group(*parts, facts_table(facts))
-
-
-def _share(p: float | None, low: float, high: float) -> str:
-    """Return a probability, or its bounds; of an open type the lower one."""
-    return f"≥ {low:.2g}" if p is None else interval(low, high)
-
-
-def _make_table(*columns: str) -> Table:
-    """Return an empty table with these columns; texts are aligned to the left."""
-    table = Table(box=None, pad_edge=False, show_edge=False, header_style="bold")
-    for index, name in enumerate(columns):
-        table.add_column(name, justify="left" if index in (0, 1, 6) and name != "p" else "right")
-    return table
-
-
-_PAGE_BAR_CELLS = 16
-_MIN_TEXT_CELLS = 8
 
 
 def page_report(page: Page, *, top: int = 3, unnamed: str | None = None) -> RenderableType:
@@ -428,9 +412,9 @@ def page_report(page: Page, *, top: int = 3, unnamed: str | None = None) -> Rend
         if id(slot.record) not in reported:
             reported.add(id(slot.record))
             parts += [*_slot_block(slot, top), Text()]
-    advice = advice_facts([one for one in page.warnings if not one.where])  # slots have theirs above
+    facts_of_page = advice_facts([advice for advice in page.warnings if not advice.where])  # slots have theirs above
     shape = f"{count(len(page.slots), 'slot')}, {count(len(page.text), 'character')}, seed {page.seed}"
-    facts = [("page", shape), *advice, ("cost", cost_sentence(page.cost)), *unnamed_model(unnamed)]
+    facts = [("page", shape), *facts_of_page, ("cost", cost_sentence(page.cost)), *unnamed_model(unnamed)]
     return Group(*parts, facts_table(facts))
 
 
@@ -440,23 +424,22 @@ def _slot_block(slot: SlotEvent, top: int) -> Iterator[RenderableType]:
     if isinstance(record, JointSelection):
         yield _heading(" + ".join(record.names), "joint", slot)
         yield facts_table(_joint_facts(record))
-        yield _Candidates([(" · ".join(map(quoted, one.texts)), one.probability, one.logp) for one in record.top(top)])
+        texts = ((" · ".join(map(quoted, found.texts)), found.probability, found.logp) for found in record.top(top))
+        yield _candidates(texts, written_tolerance(record.signature))
         return
     yield _heading(slot.path or slot.name, slot.kind, slot)
     if isinstance(record, SampledChoice):
-        words = f"{quoted(record.text)} p {probability(record.probability)} at temperature {record.temperature:g}"
-        yield facts_table(
-            [("drawn", f"{words}, seed {record.seed}"), *slot_facts(record.selection, winner="most likely")]
-        )
-        yield Ranking(record.selection, top)
+        drawn = ("drawn", f"{record.in_words()}, seed {record.seed}")
+        yield facts_table([drawn, *slot_facts(record.selection, winner="most likely")])
+        yield ranking(record.selection, top)
     elif isinstance(record, Selection):
         yield facts_table(slot_facts(record))
-        yield Ranking(record, top)
+        yield ranking(record, top)
     elif isinstance(record, BeamResult):
         facts = dict(beam_facts(record, remedy="a select of the same texts can"))
         yield facts_table([("chosen", facts.pop("best")), *facts.items()])
-        shown = record.shown[:top]
-        yield _Candidates([(quoted(one.text), math.exp(one.logp), one.logp) for one in shown])
+        texts = ((quoted(found.text), math.exp(found.logp), found.logp) for found in record.shown[:top])
+        yield _candidates(texts, written_tolerance(record.signature))
     elif isinstance(record, Generation):
         yield facts_table(_generation_facts(record))
     else:
@@ -471,14 +454,17 @@ def _heading(name: str, kind: str, slot: SlotEvent) -> Text:
 def _joint_facts(record: JointSelection) -> list[tuple[str, str]]:
     """Return the facts of a joint block: the assignment, proof, ending and cost."""
     certificate = record.certificate
-    ahead = ahead_words(record.margin, f"{record.margin:.3f} nats", is_joint=True)
+    tolerance = written_tolerance(record.signature)
+    ahead = ahead_words(record.margin, record.margin_words(), is_joint=True, error=tolerance)
     ahead = ahead if math.isfinite(record.margin) else "no other assignment"
+    chosen = f"{', '.join(map(quoted, record.best.texts))} p {percent(record.probability, tolerance)}, {ahead}"
     proof = (
         f"proved, {count(record.n_assignments, 'assignment')}" if certificate.proved else "not proved: budget used up"
     )
     return [
-        ("chosen", f"{', '.join(map(quoted, record.best.texts))} p {probability(record.probability)}, {ahead}"),
+        ("chosen", chosen),
         *advice_facts(record.warnings),
+        ("coverage", belief_sentence(record.coverage_words(), "set")),
         ("proof", f"{proof}; {count(certificate.nodes_evaluated, 'node')} evaluated"),
         ("ended by", terminator_words(record.terminator)),
         ("cost", cost_sentence(record.cost)),
@@ -495,10 +481,10 @@ _FINISH_WORDS = {
 
 def _generation_facts(record: Generation) -> list[tuple[str, str]]:
     """Return the facts of a gen slot: its texts, ending and cost."""
-    facts = [
-        ("chosen" if at == 0 else "drawn", f"{quoted(one.text)} logp {one.logp:.3f}, {count(len(one.tokens), 'token')}")
-        for at, one in enumerate(record)
-    ]
+    facts = []
+    for at, drawn in enumerate(record):
+        logp = "" if drawn.logp is None else f" logp {write_logp(drawn.logp, written_tolerance(record))}"
+        facts.append(("drawn" if at else "chosen", f"{quoted(drawn.text)}{logp}, {count(len(drawn.tokens), 'token')}"))
     first = record[0]
     ended = (
         f"the text {quoted(first.stop)}" if first.stop is not None else _FINISH_WORDS.get(first.finish, first.finish)
@@ -506,34 +492,13 @@ def _generation_facts(record: Generation) -> list[tuple[str, str]]:
     return [*facts, ("ended by", ended), ("cost", cost_sentence(record.cost))]
 
 
-class _Candidates:
-    """A rich renderable: a table of candidates, fitted to the width.
-
-    Args:
-        rows: Tuples of text, probability and log-probability, best first.
-    """
-
-    def __init__(self, rows: Sequence[tuple[str, float, float]]) -> None:
-        self._rows = rows
-
-    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        numbers = [(str(at), probability(p), f"{logp:.3f}") for at, (_, p, logp) in enumerate(self._rows, start=1)]
-        widths = [max(len(row[at]) for row in numbers) for at in range(3)]
-        free = options.max_width - sum(widths) - 2 * 4  # for text and bar
-        cells = _PAGE_BAR_CELLS if free >= 2 * _PAGE_BAR_CELLS else 0
-        text = max(_MIN_TEXT_CELLS, free - cells)
-        text = min(text, max(cell_len(row[0]) for row in self._rows))
-        table = Table(box=None, pad_edge=False, show_edge=False, header_style="bold", padding=(0, 2, 0, 0))
-        table.add_column("#", justify="right", width=widths[0])
-        table.add_column("choice", width=max(text, len("choice")), overflow="ellipsis", no_wrap=True)
-        if cells:
-            table.add_column("", width=cells, no_wrap=True)
-        table.add_column("p", justify="right", width=widths[1], no_wrap=True)
-        table.add_column("logp", justify="right", width=widths[2], no_wrap=True)
-        for (words, p, _), (rank, share, logp) in zip(self._rows, numbers, strict=True):
-            line = [rank, words, *([bar(p, cells)] if cells else []), share, logp]
-            table.add_row(*map(Text, line), style="bold green" if rank == "1" else "")
-        yield table
+def _candidates(texts: Iterable[tuple[str, float, float]], tolerance: float) -> RenderableType:
+    """Return texts with their probabilities and log-probabilities as a table."""
+    rows = [
+        ((str(rank), text, percent(p, tolerance), write_logp(logp, tolerance)), p, "" if rank > 1 else "bold green")
+        for rank, (text, p, logp) in enumerate(texts, start=1)
+    ]
+    return Ranked(("#", "choice", "p", "logp"), rows)
 
 
 @dataclass(frozen=True, slots=True)
@@ -556,9 +521,7 @@ class SlotPosition:
 def template_report(template: Template) -> RenderableType:
     """Return the report of a template: needed values, slots, and included files."""
     slots = slot_positions(template)
-    table = Table(box=None, pad_edge=False, show_edge=False, header_style="bold", padding=(0, 2, 0, 0))
-    for name in ("slot", "kind", "position"):
-        table.add_column(name, overflow="fold")
+    table = make_table("slot", "kind", "position", texts=(0, 1, 2))
     for slot in slots:
         table.add_row(*map(Text, (slot.name, slot.kind, f"{slot.file}:{slot.line}:{slot.column}")))
     return Group(facts_table(_template_facts(template)), Text(), table if slots else Text("no slots"))

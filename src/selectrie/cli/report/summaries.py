@@ -8,9 +8,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from selectrie.cli.arguments import long_flag
-from selectrie.core.output import count, interval, quoted, quoted_bytes, thousands
+from selectrie.core.notation import (
+    count,
+    percent_between,
+    quoted,
+    quoted_bytes,
+    thousands,
+    write_logp,
+    written_tolerance,
+)
 from selectrie.options.selection import TERMINATOR_MEANINGS
-from selectrie.results import Selection, Spellings, TextScore, TokenPlan
+from selectrie.results import BeamResult, Selection, Spellings, TextScore, TokenPlan
 from selectrie.results.advice import Advice
 from selectrie.results.drawing.sentences import (
     cost_sentence,
@@ -18,14 +26,13 @@ from selectrie.results.drawing.sentences import (
     greedy_sentence,
     lead_words,
     proof_sentence,
-    share_of_set,
+    set_words,
 )
-from selectrie.results.plain import format_bounds
 
 
 def advice_facts(warnings: Sequence[Advice]) -> list[tuple[str, str]]:
     """Return warnings as facts, in which remedies are options of the command."""
-    return [(f"! {one.code.replace('_', ' ')}", _advice_sentence(one)) for one in warnings]
+    return [(f"! {advice.code.replace('_', ' ')}", _advice_sentence(advice)) for advice in warnings]
 
 
 def _advice_sentence(advice: Advice) -> str:
@@ -64,7 +71,7 @@ def selection_facts(selection: Selection, *, explain: bool = False) -> list[tupl
             ("proof", proof_sentence(selection)),
             ("cost", cost_sentence(selection.cost)),
             ("scored by", f"{selection.rule} · {selection.terminator} · {selection.signature.precision}"),
-            *_healing_facts(selection.healed, selection.log_heal, selection.heal_gap),
+            *_healing_facts(selection.healed, healing_words(selection)),
         ]
     return facts
 
@@ -72,7 +79,7 @@ def selection_facts(selection: Selection, *, explain: bool = False) -> list[tupl
 def slot_facts(selection: Selection, *, winner: str = "chosen") -> list[tuple[str, str]]:
     """Return the facts of a template slot that selects among choices.
 
-    They are winner, warnings, masked greedy decoding, terminator and cost.
+    They are winner, warnings, coverage, masked greedy decoding, terminator and cost.
 
     Args:
         winner: The name of the fact that holds the winner.
@@ -80,6 +87,7 @@ def slot_facts(selection: Selection, *, winner: str = "chosen") -> list[tuple[st
     return [
         (winner, _winner_sentence(selection)),
         *advice_facts(selection.advice(on_page=True)),
+        ("coverage", coverage_sentence(selection)),
         ("greedy", greedy_sentence(selection)),
         ("ended by", terminator_words(selection.terminator)),
         ("cost", cost_sentence(selection.cost)),
@@ -93,56 +101,49 @@ def terminator_words(name: str) -> str:
 
 def text_score_facts(score: TextScore) -> list[tuple[str, str]]:
     """Return log-probability, tokens and cost of a scored text as facts."""
-    mean = score.logp / max(1, len(score.tokens))
-    logp = format_bounds(score.logp, score.logp_upper, 4)
+    tolerance = written_tolerance(score.signature)
+    mean = write_logp(score.logp / max(1, len(score.tokens)), tolerance)
     return [
         ("text", quoted(score.text)),
-        (
-            "logp",
-            f"{logp} nats over {count(len(score.tokens), 'token')} ({mean:.4f} a token)",
-        ),
-        (
-            "greedy",
-            {
-                True: "every token was the most probable one",
-                False: "greedy decoding would write something else",
-                None: "the rows that were read leave open whether every token was the most probable one",
-            }[score.is_greedy],
-        ),
-        *([] if score.spellings is None else _spellings_facts(score.spellings)),
+        ("logp", f"{score.logp_words()} nats over {count(len(score.tokens), 'token')} ({mean} a token)"),
+        ("greedy", _GREEDY_WORDS[score.is_greedy]),
+        *([] if score.spellings is None else _spellings_facts(score.spellings, tolerance)),
         ("cost", cost_sentence(score.cost)),
         ("precision", score.signature.precision),
         *advice_facts(score.warnings),
-        *_healing_facts(score.healed, score.log_heal, score.heal_gap),
+        *_healing_facts(score.healed, healing_words(score)),
     ]
 
 
+_GREEDY_WORDS = {
+    True: "every token was the most probable one",
+    False: "greedy decoding would write something else",
+    None: "the rows that were read leave open whether every token was the most probable one",
+}
 _EVENT_WORDS = {"ends": "spell the text and end", "begins": "begin with the text"}
 
 
-def _spellings_facts(one: Spellings) -> list[tuple[str, str]]:
+def _spellings_facts(spellings: Spellings, tolerance: float) -> list[tuple[str, str]]:
     """Return the bounds on the sum over all token sequences of a text, as a fact."""
-    low, high = one.canonical_share
-    event = _EVENT_WORDS[one.event]
-    bounds = f"logp {one.logp_low:.4f} to {one.logp_high:.4f} nats for all tokens that {event}"
-    return [("spellings", f"{bounds}; canonical tokens have {100 * low:.3g} to {100 * high:.3g} % of it")]
+    logp = write_logp(spellings.logp_low, tolerance, spellings.logp_high)
+    share = percent_between(*spellings.canonical_share, tolerance)
+    event = _EVENT_WORDS[spellings.event]
+    return [("spellings", f"logp {logp} nats for all tokens that {event}; canonical tokens have {share} of it")]
 
 
 def plan_facts(plan: TokenPlan) -> list[tuple[str, str]]:
     """Return the facts of a `TokenPlan`: its tokenization, and the rows it needs."""
     shared = f"{plan.rows_prompt} for the context, {plan.rows_inner} for the trie"
     moved = sum(shift > 0 for shift in plan.boundary_shift)
+    change = f"; {count(moved, 'choice')} would change the prompt's own tokens" if moved else ""
     facts = [
         ("BOS", "none: the model says that none is added" if plan.bos is None else f"token {plan.bos}, put first"),
-        (
-            "boundary",
-            plan.boundary + (f"; {count(moved, 'choice')} would change the prompt's own tokens" if moved else ""),
-        ),
+        ("boundary", plan.boundary + change),
         ("terminator", plan.terminator),
         ("trie", f"{count(plan.n_trie_nodes, 'node')} for {count(len(plan.choices), 'choice')}"),
         ("rows", f"{thousands(plan.rows_prompt + plan.rows_inner)}: {shared}; one by one {thousands(plan.rows_naive)}"),
     ]
-    return facts + _healing_facts(plan.healed, None, 0.0)
+    return facts + _healing_facts(plan.healed, "")
 
 
 def unnamed_model(name: str | None) -> list[tuple[str, str]]:
@@ -155,19 +156,18 @@ def unnamed_model(name: str | None) -> list[tuple[str, str]]:
 
 def _winner_sentence(selection: Selection) -> str:
     """Return a selection's winner, its probability, and how far it is ahead."""
-    low, high = share_of_set(selection, selection.index)
-    return f"{quoted(selection.text)} p {interval(low, high)}, {lead_words(selection)}"
+    return f"{quoted(selection.text)} p {set_words(selection, selection.index)}, {lead_words(selection)}"
 
 
-def _healing_facts(healed: bytes, log_heal: float | None, heal_gap: float) -> list[tuple[str, str]]:
+def _healing_facts(healed: bytes, log_heal: str) -> list[tuple[str, str]]:
     """Return a fact about the prompt bytes that are tokenized with the choices."""
     if not healed:
         return []
-    logp = "" if log_heal is None else f" (logp {log_heal:.3f}, taken off every choice"
-    gap = f", within {heal_gap:.2g}" if heal_gap else ""
-    return [
-        (
-            "healed",
-            f"{quoted_bytes(healed)} of the prompt is encoded again with the choices{logp}{gap}{')' if logp else ''}",
-        )
-    ]
+    words = f"{quoted_bytes(healed)} of the prompt is encoded again with the choices"
+    return [("healed", f"{words} ({log_heal})" if log_heal else words)]
+
+
+def healing_words(result: Selection | TextScore | BeamResult, of: str = "every choice") -> str:
+    """Return the log-probability of the healed bytes; `of` names what lacks it."""
+    gap = f", within {result.heal_gap:.2g}" if result.heal_gap else ""
+    return f"logp {write_logp(result.log_heal, written_tolerance(result.signature))}, taken off {of}{gap}"

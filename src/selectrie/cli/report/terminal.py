@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import re
 import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from typing import IO, TYPE_CHECKING, TextIO, cast
 
 from rich.cells import cell_len, chop_cells, set_cell_size
@@ -17,9 +17,11 @@ from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderR
 from rich.live import Live
 from rich.measure import Measurement
 from rich.segment import Segment
+from rich.table import Table
 from rich.text import Text
 
-from selectrie.core.output import count, is_terminal, put, quoted_bytes, visible
+from selectrie.core.notation import count, quoted_bytes, write_logp
+from selectrie.core.output import is_terminal, put, visible
 from selectrie.results import TrieView
 
 if TYPE_CHECKING:
@@ -114,6 +116,14 @@ class Units:
         yield line
 
 
+def make_table(*columns: str, texts: Collection[int], style: str = "bold") -> Table:
+    """Return an empty table; only its columns `texts` are aligned to the left."""
+    table = Table(box=None, pad_edge=False, show_edge=False, header_style=style)
+    for at, name in enumerate(columns):
+        table.add_column(name, justify="left" if at in texts else "right", overflow="fold", no_wrap=at not in texts)
+    return table
+
+
 WINNER_MARK, GREEDY_MARK, PRUNED_MARK = "*", "~", "×"
 LEGEND = f"{WINNER_MARK} joint winner   {GREEDY_MARK} masked greedy   {PRUNED_MARK} pruned   numbers: log-probabilities"
 
@@ -168,7 +178,7 @@ def _node_line(view: TrieView, node: int, lead: str, label: Callable[[int], str]
     line.append(quoted_bytes(view.piece[node]) if node else root, style)
     logp = view.logp[node]
     if logp is not None:
-        line.append(f" {logp:.3f}", _PRUNED if pruned else "")
+        line.append(f" {write_logp(logp, view.tolerance)}", _PRUNED if pruned else "")
     choice = view.choice[node]
     if choice is not None:
         line.append(f"  {label(choice)}", style)

@@ -348,6 +348,7 @@ def completion(session: Session, drawing: Drawing) -> Completion:
         ended_by=sampled.ended_by,
         seed=sampled.seed,
         close_steps=None if session.tolerance is None else sampled.close_steps,
+        tolerance=session.tolerance,
         n_drafted=sampled.n_drafted,
         n_accepted=sampled.n_accepted,
         cost=replace(drawing.handle.cost, rows_naive=n_naive),

@@ -13,11 +13,10 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from selectrie.core.output import count, thousands
+from selectrie.core.notation import UNKNOWN, count, cut, percent, rate, show_text, thousands
 from selectrie.core.types import BoolArray, FloatArray
 from selectrie.evaluation import metrics
 from selectrie.evaluation.metrics import METRICS, CalibrationBin, Estimate, ItemRecord, wilson
-from selectrie.results.drawing.numbers import UNKNOWN, cut, percent, show_text
 from selectrie.results.drawing.shapes import LABEL_CELL, Drawing, Item, Shape, dot, group, line, path, rect, text, write
 
 MAX_STEPS = 400
@@ -32,15 +31,6 @@ _SQUARE, _LEFT, _RIGHT, _TOP, _BOTTOM = 352.0, 52.0, 332.0, 24.0, 304.0
 _N_PILES = 20
 _Key = tuple[Callable[[float, float], Shape], str]
 """Draws what a legend explains around a point, and the explanation."""
-
-
-def rate(share: float) -> str:
-    """Return a share of items, which is exact, as "83.3 %".
-
-    Only 0 and 1 read "0.0 %" and "100.0 %".
-    """
-    is_near = 0 < share < 0.0005 or 0.9995 < share < 1
-    return percent(share, 0.0) if is_near else f"{100 * share:.1f} %"
 
 
 def short_percent(share: float) -> str:

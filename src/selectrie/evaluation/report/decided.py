@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from selectrie.core.output import count, thousands
+from selectrie.core.notation import UNKNOWN, count, percent, rate, thousands
 from selectrie.decide.answers import Answer, Decision, PredicateAnswer, ScoreAnswer
 from selectrie.decide.calibration import LabelledAnswers, labelled_answers
 from selectrie.decide.classification import Classification
@@ -19,7 +19,7 @@ from selectrie.decide.columns import AnswerCells, error_text
 from selectrie.decide.states import State, is_missing, readable_texts
 from selectrie.errors import OptionError, RequestError
 from selectrie.evaluation.label_report import LabelReport, label_reports
-from selectrie.evaluation.report.charts import draw_shares, rate, short_percent
+from selectrie.evaluation.report.charts import draw_shares, short_percent
 from selectrie.evaluation.report.page import (
     Block,
     Section,
@@ -36,7 +36,6 @@ from selectrie.evaluation.report.page import (
 )
 from selectrie.results.advice import LOW_COVERAGE
 from selectrie.results.drawing.bars import Bar, draw_bars
-from selectrie.results.drawing.numbers import UNKNOWN, percent
 
 MAX_SHOWN = 25
 """Maximum number of rows in a table of texts; the rest is counted."""

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, TypeAlias
 
-from selectrie.core.output import escaped
+from selectrie.core.notation import escaped
 from selectrie.errors import OptionError
 from selectrie.evaluation.report.charts import draw_differences
 from selectrie.evaluation.results import (

@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from selectrie.core.output import count, thousands
+from selectrie.core.notation import count, rate, thousands
 from selectrie.evaluation.comparison import Comparison
 from selectrie.evaluation.metrics import METRICS
-from selectrie.evaluation.report.charts import rate
 from selectrie.evaluation.report.page import (
     Block,
     Section,

@@ -9,7 +9,7 @@ from typing import Any, TypeAlias
 
 from jinja2 import Environment, FunctionLoader, StrictUndefined
 
-from selectrie.core.output import thousands
+from selectrie.core.notation import thousands
 from selectrie.evaluation.results import shorten
 from selectrie.results.drawing.shapes import Drawing, style, to_html
 

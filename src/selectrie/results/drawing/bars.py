@@ -6,8 +6,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from selectrie.core.output import count
-from selectrie.results.drawing.numbers import percent, show_text
+from selectrie.core.notation import count, percent, show_text, write_logp
 from selectrie.results.drawing.shapes import Drawing, Item, Shape, bounded_bar, label_in, rect, text
 
 MAX_ROWS = 200
@@ -111,7 +110,7 @@ def make_bar(
     """Return the bar of a known probability, with a log-probability if there is one."""
     words = percent(p, tolerance)
     numbers: tuple[tuple[str, float | None, str], ...] = (("probability", p, words),)
-    more = "" if logp is None else f"{logp:.3f}"
+    more = "" if logp is None else write_logp(logp, tolerance)
     if logp is not None:
         numbers += (("log-probability", logp, more),)
     return Bar(label, p, p, words, more, numbers, kind, mark)

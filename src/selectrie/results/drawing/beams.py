@@ -5,10 +5,9 @@ from __future__ import annotations
 import math
 from collections.abc import Collection
 
-from selectrie.core.output import count, quoted
+from selectrie.core.notation import count, percent, quoted, write_logp, written_tolerance
 from selectrie.results.beam import BeamResult
-from selectrie.results.drawing.numbers import percent, written_tolerance
-from selectrie.results.drawing.sentences import cost_sentence
+from selectrie.results.drawing.sentences import cost_sentence, gap_words
 
 
 def draw_beam(result: BeamResult, *, fold: Collection[int] = ()) -> dict[str, object]:
@@ -36,7 +35,8 @@ def beam_greedy_sentence(result: BeamResult) -> str:
     if result.agrees_with_greedy:
         return "masked greedy decoding writes the same"
     if result.greedy is not None:
-        return f"masked greedy decoding writes {quoted(result.greedy.text)} (logp {result.greedy.logp:.4f})"
+        logp = write_logp(result.greedy.logp, written_tolerance(result.signature))
+        return f"masked greedy decoding writes {quoted(result.greedy.text)} (logp {logp})"
     return "masked greedy decoding writes something else" if result.agrees_with_greedy is False else "not known"
 
 
@@ -52,5 +52,5 @@ def beam_proof_sentence(result: BeamResult, remedy: str = "") -> str:
     if not certificate.proved:
         helps = remedy and certificate.method == "beam" and certificate.bound_gap <= 0
         return f"not proved, after {nodes}: {certificate.reason}{f'; {remedy}' if helps else ''}"
-    gap = f", the rest at least {certificate.bound_gap:.3f} nats behind" if math.isfinite(certificate.bound_gap) else ""
+    gap = gap_words(certificate.bound_gap, written_tolerance(result.signature))
     return f"proved with {nodes}{gap}; of {certificate.about}"

@@ -5,15 +5,16 @@ from __future__ import annotations
 import math
 from collections.abc import Collection
 
-from selectrie.core.output import count, quoted
+from selectrie.core.notation import count, quoted
 from selectrie.results.beam import BeamResult
 from selectrie.results.drawing.bars import MAX_ROWS, Bar, draw_bars, more_words
 from selectrie.results.drawing.inputs import SelectionLike
-from selectrie.results.drawing.numbers import written_tolerance
 from selectrie.results.drawing.pieces import cut_strip
 from selectrie.results.drawing.sentences import (
     all_words,
     is_tied,
+    logp_words,
+    score_words,
     selection_sentences,
     set_words,
     share_of_set,
@@ -79,21 +80,20 @@ def _make_bar(selection: SelectionLike, choice: ChoiceScore) -> Bar:
     )
     mark = ("".join(one for one, _ in marks), "; ".join(words for _, words in marks))
     if choice.score is None or choice.logp is None or choice.probability is None:
-        bound = f"≤ {choice.logp_upper:.3f}"
+        bound = logp_words(selection, choice)
         numbers = (("log-probability", choice.logp_upper, bound),)
         return Bar(choice.text, None, None, "pruned", bound, numbers, "off", ("×", "pruned"))
     low, high = share_of_set(selection, at)
     shown, all_shown = set_words(selection, at), all_words(selection, at)
-    more = f"{choice.logp if selection.rule == 'joint' else choice.score:.3f}"
+    logp, score = logp_words(selection, choice), score_words(selection, choice)
     numbers = (
         ("share of the set", choice.probability, shown),
         ("share of everything", math.exp(min(0.0, choice.logp)), all_shown),
-        ("log-probability", choice.logp, f"{choice.logp:.3f}"),
-        *((("score", choice.score, f"{choice.score:.3f}"),) if choice.score != choice.logp else ()),
+        ("log-probability", choice.logp, logp),
+        *((("score", choice.score, score),) if choice.score != choice.logp else ()),
     )
-    return Bar(
-        choice.text, low, high, shown, more, numbers, "win" if won or shares else "alt" if is_greedy else "", mark
-    )
+    kind = "win" if won or shares else "alt" if is_greedy else ""
+    return Bar(choice.text, low, high, shown, logp if selection.rule == "joint" else score, numbers, kind, mark)
 
 
 def draw_selection_trie(selection: SelectionLike, *, limit: int = MAX_NODES, fold: Collection[int] = ()) -> Drawing:
@@ -108,9 +108,10 @@ def draw_selection_trie(selection: SelectionLike, *, limit: int = MAX_NODES, fol
 
     def end(choice: int) -> End:
         if math.isnan(choices.score[choice]):
-            return End(name, math.nan, math.nan, f"≤ {choices.logp_upper[choice]:.3f}")
+            return End(name, math.nan, math.nan, logp_words(selection, choices[choice]))
         low, high = share_of_set(selection, choice)
-        return End(name, low, high, set_words(selection, choice))
+        logp = (float(choices.logp[choice]), logp_words(selection, choices[choice]))
+        return End(name, low, high, set_words(selection, choice), logp)
 
     wanted: tuple[tuple[str, float], ...] = ()
     if not selection.healed:
@@ -119,4 +120,4 @@ def draw_selection_trie(selection: SelectionLike, *, limit: int = MAX_NODES, fol
         wanted = tuple((one.label, math.exp(one.logp)) for one in others[:_WANTED])
     n = int(choices.distinct.sum())
     title = f"The tokens of {count(n, 'choice')} as a tree: {quoted(selection.text)} has the best score"
-    return draw_trie(view, end, title=title, wanted=wanted, tolerance=written_tolerance(selection.signature))
+    return draw_trie(view, end, title=title, wanted=wanted)

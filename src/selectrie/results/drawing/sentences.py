@@ -6,10 +6,20 @@ import math
 
 import numpy as np
 
-from selectrie.core.output import count, interval, probability, quoted, thousands
+from selectrie.core.notation import (
+    count,
+    nats,
+    percent,
+    percent_between,
+    quoted,
+    ratio_words,
+    thousands,
+    write_logp,
+    written_tolerance,
+)
 from selectrie.core.types import Cost
 from selectrie.results.drawing.inputs import SelectionLike
-from selectrie.results.drawing.numbers import nats, percent, percent_between, ratio_words, written_tolerance
+from selectrie.results.records import ChoiceScore
 
 
 def selection_sentences(selection: SelectionLike) -> dict[str, str | None]:
@@ -21,15 +31,15 @@ def selection_sentences(selection: SelectionLike) -> dict[str, str | None]:
     at = selection.index
     return {
         "winner": winner_sentence(selection),
-        "margin": selection.margin_words(".3f"),
+        "margin": margin_words(selection),
         "share_of_set": set_words(selection, at),
         "share_of_all": all_words(selection, at),
-        "coverage": _covered_sentence(selection),
+        "coverage": coverage_sentence(selection),
         "proof": proof_sentence(selection),
         "work": cost_sentence(selection.cost),
         "greedy": greedy_sentence(selection),
         "agreement": agreement_sentence(selection),
-        "tie": next((one.text for one in selection.warnings if one.code == "tie"), None),
+        "tie": next((advice.text for advice in selection.warnings if advice.code == "tie"), None),
     }
 
 
@@ -40,7 +50,7 @@ def notebook_lines(selection: SelectionLike) -> list[str]:
         winner_sentence(selection),
         coverage_sentence(selection),
         *([f"greedy {greedy_sentence(selection)}"] if differs else []),
-        *(f"! {one}" for one in selection.warnings),
+        *(f"! {advice}" for advice in selection.warnings),
     ]
 
 
@@ -50,7 +60,7 @@ def error_of(selection: SelectionLike, *choices: int) -> float:
     It is 0 where the tolerance is not known.
     """
     trie = selection.choices.trie
-    n_rows = sum(int(trie.depth[trie.path_node[trie.path_of[one]]]) + 1 for one in choices)
+    n_rows = sum(int(trie.depth[trie.path_node[trie.path_of[choice]]]) + 1 for choice in choices)
     return (selection.signature.tolerance or 0.0) * math.sqrt(n_rows)
 
 
@@ -62,6 +72,36 @@ def set_words(selection: SelectionLike, choice: int) -> str:
 def all_words(selection: SelectionLike, choice: int) -> str:
     """Return the probability that the model writes a choice as text."""
     return percent_between(*share_of_all(selection, choice), written_tolerance(selection.signature))
+
+
+def logp_words(selection: SelectionLike, choice: ChoiceScore) -> str:
+    """Return the log-probability of a choice as text, or its bounds."""
+    return write_logp(choice.logp_lower, written_tolerance(selection.signature), choice.logp_upper)
+
+
+def share_words(selection: SelectionLike, choice: ChoiceScore) -> str:
+    """Return the share of a choice in the set; of a pruned one, what is known."""
+    pruned = f"pruned, logp {logp_words(selection, choice)}"
+    return pruned if choice.pruned else f"p {set_words(selection, choice.index)}"
+
+
+def score_words(selection: SelectionLike, choice: ChoiceScore) -> str:
+    """Return the score of a choice as text; "" for a pruned choice."""
+    return "" if choice.score is None else write_logp(choice.score, written_tolerance(selection.signature))
+
+
+def margin_words(selection: SelectionLike) -> str:
+    """Return the margin as text: "0.5 nats", "at least 0.5 nats" or "unknown".
+
+    The margin is a lower bound if rows are partial, or if a pruned choice may be the
+    runner-up. It is unknown if such a bound is not above 0.
+    """
+    is_bound = selection.choices.has_unread or selection.margin < selection.choices.margin(selection.index)
+    if is_bound and selection.margin <= 0:
+        return "unknown"
+    runner = next_choice(selection)
+    error = error_of(selection, selection.index, *([] if runner is None else [runner]))
+    return f"{'at least ' if is_bound else ''}{nats(selection.margin, error)}"
 
 
 def _share_tolerance(selection: SelectionLike) -> float:
@@ -98,7 +138,7 @@ def lead_words(selection: SelectionLike) -> str:
         return "no other choice" + (" was scored" if has_others else "")
     return ahead_words(
         selection.margin,
-        selection.margin_words(".3f"),
+        margin_words(selection),
         is_joint=selection.score == selection.logp,
         other=quoted(selection.choices.texts[runner]),
         error=error_of(selection, selection.index, runner),
@@ -124,7 +164,7 @@ def ahead_words(margin: float, words: str, *, is_joint: bool, other: str = "", e
         return f"as likely as {following}, within the tolerance ({words})"
     is_least = words.startswith("at least")
     ratio = ratio_words(math.exp(min(margin, 700.0)), error, is_least=is_least)
-    return f"{ratio} {following} ({'at least ' if is_least else ''}{nats(margin, error)})"
+    return f"{ratio} {following} ({words})"
 
 
 def next_choice(selection: SelectionLike) -> int | None:
@@ -167,13 +207,13 @@ def agreement_sentence(selection: SelectionLike) -> str | None:
         return None
     choices = selection.choices
     path_of, name = choices.trie.path_of, quoted(selection.text)
-    is_same = [path_of[one] == path_of[selection.index] or is_tied(selection, one) for one in (greedy, sampled)]
+    is_same = [path_of[pick] == path_of[selection.index] or is_tied(selection, pick) for pick in (greedy, sampled)]
     if all(is_same) and selection.is_tie:
         return "Step by step comes to the same tie."
     if all(is_same):
         return f"Step by step comes to the same: masked greedy decoding and masked sampling prefer {name} too."
     p = step_words(selection, sampled)
-    picks, draws = (quoted(choices.texts[one]) for one in (greedy, sampled))
+    picks, draws = (quoted(choices.texts[choice]) for choice in (greedy, sampled))
     if is_same[0]:
         return (
             f"Masked greedy decoding picks {name} too, but masked sampling draws {draws} most often, {p} of the time."
@@ -187,20 +227,20 @@ def agreement_sentence(selection: SelectionLike) -> str | None:
 
 def coverage_sentence(selection: SelectionLike) -> str:
     """Return how much of the model's probability the choices cover."""
-    if selection.coverage_high is not None:
-        share = interval(selection.coverage, min(selection.coverage_high, 1.0))
-        return f"{share} of the model's belief is in the set"
-    prefix = "at least " if selection.certificate.open_mass > 0 else ""
-    return f"{prefix}{probability(selection.coverage)} of the model's belief is in the set"
+    return belief_sentence(coverage_words(selection), "set")
 
 
-def _covered_sentence(selection: SelectionLike) -> str:
-    """Return `coverage_sentence` with percentages, as a drawing beside it has them."""
+def belief_sentence(share: str, whole: str) -> str:
+    """Return a sentence on a share of the model's belief that is in the set or type."""
+    of = f"of the model's belief is in the {whole}"
+    return f"how much {of} is not known" if share == "not known" else f"{share} {of}"
+
+
+def coverage_words(selection: SelectionLike) -> str:
+    """Return the coverage, or its bounds, as text."""
     high = selection.coverage_high
-    if high is None:
-        high = 1.0 if selection.certificate.open_mass > 0 else selection.coverage
-    share = percent_between(selection.coverage, high, written_tolerance(selection.signature))
-    return f"{share} of the model's belief is in the set"
+    high = selection.coverage + selection.certificate.open_mass if high is None else high
+    return percent_between(selection.coverage, high, written_tolerance(selection.signature))
 
 
 def greedy_sentence(selection: SelectionLike) -> str:
@@ -211,9 +251,9 @@ def greedy_sentence(selection: SelectionLike) -> str:
         return "not known: rows that it depends on were not read in full"
     if selection.greedy_index is None:
         return "disagrees: masked greedy decoding writes something else"
-    other = selection.choices[selection.greedy_index]
-    p = "" if other.probability is None else f" (p {probability(other.probability)})"
-    return f"disagrees: masked greedy decoding picks {quoted(other.text)}{p}"
+    other = selection.greedy_index
+    p = "" if math.isnan(selection.choices.score[other]) else f" (p {set_words(selection, other)})"
+    return f"disagrees: masked greedy decoding picks {quoted(selection.choices.texts[other])}{p}"
 
 
 def proof_sentence(selection: SelectionLike) -> str:
@@ -228,12 +268,7 @@ def proof_sentence(selection: SelectionLike) -> str:
     if certificate.method == "exhaustive":
         words = f"every choice scored, {count(certificate.nodes_evaluated, 'inner node')}"
     elif certificate.proved:
-        gap = (
-            f", the rest at least {certificate.bound_gap:.3f} nats behind"
-            if math.isfinite(certificate.bound_gap)
-            else ""
-        )
-        words = f"proved with {nodes}{gap}"
+        words = f"proved with {nodes}{gap_words(certificate.bound_gap, written_tolerance(selection.signature))}"
     else:
         words = f"none with {nodes}"
     if certificate.near_margin:
@@ -248,6 +283,11 @@ def proof_sentence(selection: SelectionLike) -> str:
             why = "a grammar's texts are scored once"
         words += f"; near ties not settled ({why})"
     return words
+
+
+def gap_words(bound_gap: float, tolerance: float) -> str:
+    """Return how far behind the rest is, after a comma; "" if there is no rest."""
+    return f", the rest at least {nats(bound_gap, tolerance)} behind" if math.isfinite(bound_gap) else ""
 
 
 def cost_sentence(cost: Cost) -> str:

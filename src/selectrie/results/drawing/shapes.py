@@ -12,7 +12,7 @@ from functools import lru_cache
 from html import escape
 from pathlib import Path
 
-from selectrie.results.drawing.numbers import cells_of, cut
+from selectrie.core.notation import cells_of, cut
 
 CELL = 7.6
 """Upper estimate of the width in pixels of a character in the font of data texts."""

@@ -12,10 +12,9 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from selectrie.core.output import count
-from selectrie.results.drawing.inputs import SelectionLike
-from selectrie.results.drawing.numbers import (
+from selectrie.core.notation import (
     cells_of,
+    count,
     cut,
     percent,
     percent_between,
@@ -23,6 +22,7 @@ from selectrie.results.drawing.numbers import (
     show_text,
     written_tolerance,
 )
+from selectrie.results.drawing.inputs import SelectionLike
 from selectrie.results.drawing.pieces import Piece, Strip
 from selectrie.results.drawing.sentences import (
     agreement_sentence,

@@ -7,8 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from selectrie.core.output import count
-from selectrie.results.drawing.numbers import cells_of, cut, percent, show_bytes
+from selectrie.core.notation import cells_of, count, cut, percent, show_bytes, write_logp
 from selectrie.results.drawing.shapes import CELL, Drawing, Item, Shape, rect, text, titles
 
 WIDTH = 720.0
@@ -59,13 +58,13 @@ def draw_tokens(
     shapes: list[Shape] = []
     items: list[Item] = []
     y, left = _TOP, MAX_TOKENS
-    for one in texts:
-        if one.head:
-            shapes.append(text(8, y + 16, one.head, "soft"))
+    for part in texts:
+        if part.head:
+            shapes.append(text(8, y + 16, part.head, "soft"))
             y += _LINE
         x, children = 8.0, []
-        for at, token in enumerate(one.tokens[:left]):
-            item = _describe(token, one.alternatives[at] if at < len(one.alternatives) else (), tolerance)
+        for at, token in enumerate(part.tokens[:left]):
+            item = _describe(token, part.alternatives[at] if at < len(part.alternatives) else (), tolerance)
             label = cut(_label(token), _MAX_CELLS)
             width = cells_of(label) * CELL + 4
             if x + width > WIDTH - 8 and x > 8:
@@ -74,11 +73,11 @@ def draw_tokens(
             x += width + 2
             children.append(item)
         y += _LINE + 4
-        hidden, left = len(one.tokens) - len(children), left - len(children)
+        hidden, left = len(part.tokens) - len(children), left - len(children)
         if hidden > 0:
             shapes.append(text(8, y + 12, f"… {count(hidden, 'more token')}", "soft"))
             y += _LINE
-        items.append(Item(one.head or title, children=tuple(children)))
+        items.append(Item(part.head or title, children=tuple(children)))
     ground = rect(0, 0, WIDTH, y + 4, "ground")
     return Drawing(WIDTH, y + 4, title, (ground, *shapes), tuple(items))
 
@@ -92,7 +91,7 @@ def _draw_token(token: TokenLike, label: str, item: Item, place: tuple[float, fl
     """Return a token in its tint; the line below is thick if it was improbable."""
     x, y, width = place
     p = 1.0 if math.isnan(token.logp) else math.exp(min(0.0, token.logp))
-    level = sum(p < one for one in _LEVELS)
+    level = sum(p < bound for bound in _LEVELS)
     shapes = [rect(x, y, width, 20, f"tint{level}", radius=2), text(x + 2, y + 14.5, label, "data")]
     if level:
         shapes.append(rect(x, y + 20, width, level, "bar", "alt"))
@@ -101,8 +100,8 @@ def _draw_token(token: TokenLike, label: str, item: Item, place: tuple[float, fl
 
 def _describe(token: TokenLike, alternatives: Sequence[TokenLike], tolerance: float) -> Item:
     """Return the outline of a token, with those that were probable in its place."""
-    others = [one for one in alternatives if one.id != token.id]
-    children = tuple(Item(f"‹{_label(one)}›", _numbers(one, tolerance), ("instead",)) for one in others)
+    others = [other for other in alternatives if other.id != token.id]
+    children = tuple(Item(f"‹{_label(other)}›", _numbers(other, tolerance), ("instead",)) for other in others)
     return Item(f"‹{_label(token)}›", _numbers(token, tolerance), (), None, children)
 
 
@@ -111,4 +110,4 @@ def _numbers(token: TokenLike, tolerance: float) -> tuple[tuple[str, float | Non
     if math.isnan(token.logp):
         return (("probability", None, "not known"),)
     p = math.exp(min(0.0, token.logp))
-    return ("probability", p, percent(p, tolerance)), ("log-probability", token.logp, f"{token.logp:.3f}")
+    return ("probability", p, percent(p, tolerance)), ("log-probability", token.logp, write_logp(token.logp, tolerance))

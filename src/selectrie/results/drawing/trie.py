@@ -5,10 +5,18 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Protocol
 
-from selectrie.core.output import count
-from selectrie.results.drawing.numbers import cells_of, cut, percent, show_bytes, show_text
+from selectrie.core.notation import (
+    UNKNOWN,
+    cells_of,
+    count,
+    cut,
+    percent,
+    quoted_bytes,
+    show_bytes,
+    show_text,
+    write_logp,
+)
 from selectrie.results.drawing.shapes import (
     CELL,
     LABEL_CELL,
@@ -20,7 +28,9 @@ from selectrie.results.drawing.shapes import (
     rect,
     text,
     titles,
+    to_html,
 )
+from selectrie.results.plain import listing
 
 MAX_NODES = 200
 """Maximum number of nodes that are drawn."""
@@ -30,36 +40,76 @@ _MAX_CELLS = 24
 _BAR = 120.0
 _MAX_RUN = 4
 """Maximum number of tokens without a branch that have a box each."""
+_REPR_ROWS = 20
 MARKS = {"winner": "★", "greedy": "~", "pruned": "×", "wanted": "…"}
 
 
-class TrieLike(Protocol):
-    """The attributes of a `TrieView`, which are parallel tuples over its nodes."""
+@dataclass(frozen=True, slots=True, repr=False)
+class TrieView:
+    """The nodes of an evaluated trie that a report shows.
 
-    @property
-    def parent(self) -> tuple[int, ...]: ...
-    @property
-    def piece(self) -> tuple[bytes, ...]: ...
-    @property
-    def logp(self) -> tuple[float | None, ...]: ...
-    @property
-    def logp_prefix(self) -> tuple[float | None, ...]: ...
-    @property
-    def choice(self) -> tuple[int | None, ...]: ...
-    @property
-    def n_choices(self) -> tuple[int, ...]: ...
-    @property
-    def n_hidden(self) -> tuple[int, ...]: ...
-    @property
-    def on_winner(self) -> tuple[bool, ...]: ...
-    @property
-    def on_greedy(self) -> tuple[bool, ...]: ...
-    @property
-    def pruned(self) -> tuple[bool, ...]: ...
-    @property
-    def node(self) -> tuple[int, ...]: ...
-    @property
-    def p_hidden(self) -> tuple[float | None, ...]: ...
+    The fields are parallel tuples over these nodes, parents first. Node 0 is the shared
+    context.
+
+    Attributes:
+        parent: Index of the parent in these tuples, -1 for node 0.
+        piece: Bytes of the edge's token, b"" for node 0.
+        logp: Log-probability of the edge; None if not evaluated.
+        logp_prefix: Log-probability from the shared context (0 at node 0).
+        choice: Lowest index of the choices that end at the node, or None.
+        n_choices: Number of choices at or below the node, duplicates included.
+        n_hidden: Number of choices below the node in children that are not shown.
+        on_winner: Whether the node is on the winner's path.
+        on_greedy: Whether the node is on the path of masked greedy decoding.
+        pruned: Whether no choice at or below the node was scored to its end.
+        node: Number of the node in the trie; a node is folded by it.
+        p_hidden: Total probability in the set of the choices that `n_hidden` counts;
+            None if probabilities are not known.
+        tolerance: The tolerance, in nats, by which numbers are written (`percent`).
+    """
+
+    parent: tuple[int, ...]
+    piece: tuple[bytes, ...]
+    logp: tuple[float | None, ...]
+    logp_prefix: tuple[float | None, ...]
+    choice: tuple[int | None, ...]
+    n_choices: tuple[int, ...]
+    n_hidden: tuple[int, ...]
+    on_winner: tuple[bool, ...]
+    on_greedy: tuple[bool, ...]
+    pruned: tuple[bool, ...]
+    node: tuple[int, ...]
+    p_hidden: tuple[float | None, ...]
+    tolerance: float = UNKNOWN
+
+    def __len__(self) -> int:
+        return len(self.parent)
+
+    def __repr__(self) -> str:
+        lines = [
+            f"{'  ' * depth}{self._describe(at)}{' *' if self.on_winner[at] else ''}"
+            for at, depth in self._list_depths(_REPR_ROWS)
+        ]
+        head = f"TrieView({len(self) - 1} nodes, {self.n_choices[0] if len(self) else 0} choices)"
+        return listing(head, lines, len(self) - 1)
+
+    def _repr_html_(self) -> str:
+        """Return the nodes as a picture, for notebooks."""
+        title = f"The tokens of {count(self.n_choices[0], 'choice')} as a tree"
+        return to_html(draw_trie(self, title=title))
+
+    def _describe(self, at: int) -> str:
+        """Return the token, the log-probability and the number of choices of a node."""
+        piece, logp, n = self.piece[at], self.logp[at], self.n_choices[at]
+        step = "" if logp is None else f"  logp {write_logp(logp, self.tolerance)}"
+        return f"{quoted_bytes(piece) if piece else 'control token'}{step}{f'  {n} choices' if n > 1 else ''}"
+
+    def _list_depths(self, limit: int) -> list[tuple[int, int]]:
+        """Return the first `limit` nodes below node 0 as (node, depth) pairs."""
+        depths = [0]
+        for parent in self.parent[1 : limit + 1]:
+            depths.append(depths[parent] + 1)
+        return list(enumerate(depths))[1:]
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,12 +120,14 @@ class End:
         name: Name of its number, such as "share of the set".
         low, high: Bounds on the number, a probability; NaN if it is not compared.
         words: The number as text.
+        logp: The log-probability of the text, the end included, and the same as text.
     """
 
     name: str
     low: float
     high: float
     words: str
+    logp: tuple[float, str] | None = None
 
 
 @dataclass(slots=True)
@@ -103,11 +155,10 @@ class _Node:
 
 
 def draw_trie(
-    view: TrieLike,
+    view: TrieView,
     end: Callable[[int], End] | None = None,
     *,
     title: str,
-    tolerance: float,
     root: str = "after the prompt",
     wanted: Sequence[tuple[str, float]] = (),
 ) -> Drawing:
@@ -118,12 +169,11 @@ def draw_trie(
         end: Returns what is drawn where the choice with an index ends; None if nothing
             is known of choices.
         title: What is drawn, as a sentence.
-        tolerance: The tolerance of the probabilities, as for `percent`.
         root: Name of the shared context.
         wanted: Texts that the model would like to go on with, which no choice does,
             with their probabilities.
     """
-    tree, n_rows = _Layout(view, tolerance).place(root)
+    tree, n_rows = _Layout(view).place(root)
     nodes = _walk(tree)
     edge = max([_right_end(view, node) for node in nodes] + [tree.right + _GAP + 150.0])
     numbers, shapes = 0.0, list[Shape]()
@@ -135,7 +185,7 @@ def draw_trie(
         if choice is not None and node.at and end is not None:
             shapes += _draw_end(view, node, last := end(choice), edge + _GAP)
             numbers = max(numbers, cells_of(last.words) * LABEL_CELL)
-    written = [(label, p, percent(p, tolerance)) for label, p in wanted]
+    written = [(label, p, percent(p, view.tolerance)) for label, p in wanted]
     ghosts = _draw_wanted(tree, written, n_rows)
     legend = _legend(view, wanted, is_rough=any("≈" in one.p for one in nodes))
     width = edge + _GAP + (26 + _BAR + 8 + numbers + 12 if end is not None else 0)
@@ -146,7 +196,7 @@ def draw_trie(
     return Drawing(width, height, title, (*head, *shapes, *boxes, *ghosts), outline)
 
 
-def _legend(view: TrieLike, wanted: Sequence[object], *, is_rough: bool) -> str:
+def _legend(view: TrieView, wanted: Sequence[object], *, is_rough: bool) -> str:
     """Return the meaning of the marks that occur; `is_rough` is whether "≈" does."""
     used = {
         "winner": any(view.on_winner),
@@ -172,8 +222,8 @@ def _legend(view: TrieLike, wanted: Sequence[object], *, is_rough: bool) -> str:
 class _Layout:
     """Places the nodes of a view in rows."""
 
-    def __init__(self, view: TrieLike, tolerance: float) -> None:
-        self._view, self._tolerance = view, tolerance
+    def __init__(self, view: TrieView) -> None:
+        self._view = view
         self._below: list[list[int]] = [[] for _ in view.parent]
         for child, above in enumerate(view.parent[1:], start=1):
             self._below[above].append(child)
@@ -236,10 +286,10 @@ class _Layout:
             self._view.logp_prefix[node.at],
             self._view.p_hidden[node.at],
         )
-        node.p = "" if logp is None else percent(math.exp(logp), self._tolerance)
-        node.p_whole = "" if whole is None else percent(math.exp(whole), self._tolerance)
+        node.p = "" if logp is None else percent(math.exp(logp), self._view.tolerance)
+        node.p_whole = "" if whole is None else percent(math.exp(whole), self._view.tolerance)
         # Hidden texts have a probability above 0, although it may round to it.
-        node.p_hidden = "" if hidden is None else percent(hidden or math.ulp(0.0), self._tolerance)
+        node.p_hidden = "" if hidden is None else percent(hidden or math.ulp(0.0), self._view.tolerance)
 
 
 def _shorten(run: list[int]) -> list[list[int]]:
@@ -247,7 +297,7 @@ def _shorten(run: list[int]) -> list[list[int]]:
     return [[one] for one in run] if len(run) <= _MAX_RUN else [run[:1], run[1:-1], run[-1:]]
 
 
-def _order(view: TrieLike, nodes: list[int]) -> list[int]:
+def _order(view: TrieView, nodes: list[int]) -> list[int]:
     """Return siblings in the order of drawing: the most probable first."""
     return sorted(nodes, key=lambda at: (view.logp[at] is None, -(view.logp[at] or 0.0), at))
 
@@ -267,14 +317,14 @@ def _middle(row: float) -> float:
     return _TOP + row * _ROW + _BOX / 2
 
 
-def _classes(view: TrieLike, at: int) -> tuple[str, ...]:
+def _classes(view: TrieView, at: int) -> tuple[str, ...]:
     """Return the classes of a node by its marks."""
     if view.pruned[at]:
         return ("off",)
     return ("win" if view.on_winner[at] else "", "alt" if view.on_greedy[at] else "")
 
 
-def _draw_edges(view: TrieLike, node: _Node) -> list[Shape]:
+def _draw_edges(view: TrieView, node: _Node) -> list[Shape]:
     """Return the lines from a node to its children; a thick line is a probable one."""
     shapes, x, y = [], node.right, _middle(node.row)
     for child in reversed(node.children):  # the most probable one lies on top
@@ -289,7 +339,7 @@ def _draw_edges(view: TrieLike, node: _Node) -> list[Shape]:
     return shapes
 
 
-def _draw_box(view: TrieLike, node: _Node) -> list[Shape]:
+def _draw_box(view: TrieView, node: _Node) -> list[Shape]:
     """Return the box of a token with its probability after the tokens before it."""
     top, names = _TOP + node.row * _ROW, _classes(view, node.at)
     if not node.at:
@@ -306,23 +356,23 @@ def _draw_box(view: TrieLike, node: _Node) -> list[Shape]:
     return [Shape("g", number, "", (*titles(_tell(view, node)), *words))]
 
 
-def _tell(view: TrieLike, node: _Node) -> str:
+def _tell(view: TrieView, node: _Node) -> str:
     """Return what a node's title says: text, probabilities and log-probability."""
     logp, whole = _step_logp(view, node), view.logp_prefix[node.at]
     words = [f"‹{show_bytes(node.text)}›"]
     if logp is not None and whole is not None:
-        words.append(f"{node.p_whole} of everything, log-probability {whole:.3f}")
-        words.append(f"after the tokens before it {node.p}, {logp:.3f}")
+        words.append(f"{node.p_whole} of everything, log-probability {write_logp(whole, view.tolerance)}")
+        words.append(f"after the tokens before it {node.p}, {write_logp(logp, view.tolerance)}")
     return "; ".join([*words, count(view.n_choices[node.at], "choice"), *_mark_words(view, node.at)])
 
 
-def _step_logp(view: TrieLike, node: _Node) -> float | None:
+def _step_logp(view: TrieView, node: _Node) -> float | None:
     """Return the log-probability of a node's tokens, given the ones before them."""
     known = [logp for one in node.tokens if (logp := view.logp[one]) is not None]
     return sum(known) if len(known) == len(node.tokens) else None
 
 
-def _mark_words(view: TrieLike, at: int) -> list[str]:
+def _mark_words(view: TrieView, at: int) -> list[str]:
     """Return the marks of a node in words."""
     marks = (
         (view.on_winner[at], "on the winner's path"),
@@ -332,7 +382,7 @@ def _mark_words(view: TrieLike, at: int) -> list[str]:
     return [words for is_marked, words in marks if is_marked]
 
 
-def _draw_end(view: TrieLike, node: _Node, end: End, x: float) -> list[Shape]:
+def _draw_end(view: TrieView, node: _Node, end: End, x: float) -> list[Shape]:
     """Return bar and number of the choice that ends at a node."""
     top, won = _TOP + node.row * _ROW, view.on_winner[node.at]
     is_greedy = view.on_greedy[node.at] and not any(view.on_greedy[one.at] for one in node.children)
@@ -350,7 +400,7 @@ def _draw_end(view: TrieLike, node: _Node, end: End, x: float) -> list[Shape]:
     return shapes
 
 
-def _draw_hidden(view: TrieLike, node: _Node) -> list[Shape]:
+def _draw_hidden(view: TrieView, node: _Node) -> list[Shape]:
     """Return the line that counts the choices hidden below a node."""
     if node.more is None:
         return []
@@ -363,18 +413,18 @@ def _draw_hidden(view: TrieLike, node: _Node) -> list[Shape]:
     return [line, text(x + _GAP + 4, _middle(node.more) + 4.5, words, "small", "soft")]
 
 
-def _line_end(view: TrieLike, node: _Node) -> float:
+def _line_end(view: TrieView, node: _Node) -> float:
     """Return where the line to the number of a choice begins."""
     return 4 + (_right_end(view, node) if node.more == node.row else node.right)
 
 
-def _right_end(view: TrieLike, node: _Node) -> float:
+def _right_end(view: TrieView, node: _Node) -> float:
     """Return the right end of a node with what is beside it."""
     hidden = 0.0 if node.more is None else cells_of(_hidden_words(view, node)) * LABEL_CELL + _GAP + 8
     return node.right + hidden
 
 
-def _hidden_words(view: TrieLike, node: _Node) -> str:
+def _hidden_words(view: TrieView, node: _Node) -> str:
     """Return how many texts are hidden below a node, and their probability."""
     n = view.n_hidden[node.at]
     return f"… {count(n, 'text')}{f', p {node.p_hidden}' if n and node.p_hidden else ''}"
@@ -395,7 +445,7 @@ def _draw_wanted(tree: _Node, wanted: Sequence[tuple[str, float, str]], row: int
 
 
 def _describe(
-    view: TrieLike, node: _Node, end: Callable[[int], End] | None, wanted: Sequence[tuple[str, float, str]] = ()
+    view: TrieView, node: _Node, end: Callable[[int], End] | None, wanted: Sequence[tuple[str, float, str]] = ()
 ) -> Item:
     """Return the outline of a node and of all below it."""
     items: dict[int, Item] = {}
@@ -405,11 +455,13 @@ def _describe(
         if logp is not None and whole is not None:
             numbers.append(("probability of the step", math.exp(logp), one.p))
             numbers.append(("probability of everything", math.exp(whole), one.p_whole))
-            numbers.append(("log-probability", whole, f"{whole:.3f}"))
+            numbers.append(("log-probability", whole, write_logp(whole, view.tolerance)))
         children = [items[child.at] for child in one.children]
         if choice is not None and end is not None:
             last = end(choice)
             numbers.append((last.name, last.low if last.low == last.high else None, last.words))
+            if last.logp is not None:
+                numbers.append(("log-probability of the text", *last.logp))
         if view.n_hidden[one.at]:
             p_hidden = view.p_hidden[one.at]
             shown = () if p_hidden is None else (("share of the set", p_hidden, one.p_hidden),)

@@ -19,7 +19,6 @@ from selectrie.decide.answers import (
     Decision,
     PredicateAnswer,
     ScoreAnswer,
-    bound_probability,
     expected,
 )
 from selectrie.decide.drawn_answers import draw_answers
@@ -222,7 +221,7 @@ def _draw(request: DecisionRequest, decision: Decision) -> dict[str, Any]:
     names = {one.path: one.name or one.path for one in request.asked}
     labels = {path: str(value) for of_one in request.labels.values() for path, value in of_one.items()}
     shown = {labels.get(path) or names.get(path, path): answer for path, answer in decision.items()}
-    return {"drawing": {"bars": draw_answers(shown, bound_probability).to_dict()}}
+    return {"drawing": {"bars": draw_answers(shown).to_dict()}}
 
 
 def labels_answer(labels: Mapping[str, Any], decision: Decision) -> dict[str, Any]:

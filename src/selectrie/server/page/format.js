@@ -74,7 +74,7 @@ export function number(value, text, name = "") {
 }
 
 /**
- * Return a probability as Python's `percent` in `results/drawing/numbers.py` writes it, by the rule
+ * Return a probability as Python's `percent` in `core/notation.py` writes it, by the rule
  * that is told there: "12 %", "≈ 30 %" or "< 0.1 %". It is "0 %" or "100 %" only if that is exact.
  *
  * @param {number} p
@@ -136,7 +136,7 @@ export function points(change, tolerance = 0) {
 }
 
 /**
- * Return a log-probability or another score with three digits, fewer where they are not known.
+ * Return a log-probability or another score as Python's `write_logp` writes it, with a true minus.
  *
  * @param {number} value
  * @param {number} [tolerance]

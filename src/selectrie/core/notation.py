@@ -1,4 +1,11 @@
-"""Writes texts, probabilities and ratios for drawings, with the digits that hold."""
+"""Writes numbers and texts for people: one notation for each kind, everywhere.
+
+Terminals, `repr`s, notebooks and drawings use these functions. The page has `percent`,
+`write_logp` and `show_text` in `format.js`. JSON has all digits.
+
+`tolerance` is by how many nats the batching of calls may move a row of the model. A
+number has the digits that it leaves.
+"""
 
 from __future__ import annotations
 
@@ -7,12 +14,12 @@ import re
 import unicodedata
 from typing import Protocol
 
-from selectrie.core.output import thousands
-
 _LEAST = 0.001
 """Least probability, and least distance from 1, that is written as a number."""
 _TWO_DIGITS = 0.05
-"""Largest tolerance, in nats, that leaves two digits of a probability."""
+"""Largest tolerance, in nats, that leaves two digits of a number."""
+_THREE_DECIMALS = 0.0005
+"""Largest tolerance, in nats, that leaves three decimals of a log-probability."""
 _LARGE_RATIO = 10_000
 """Largest ratio of probabilities that is written as a number."""
 _BARELY = 1.1
@@ -34,11 +41,11 @@ class HasTolerance(Protocol):
 
 
 UNKNOWN = math.ulp(0.0)
-"""The tolerance by which probabilities of a model are written if none is known."""
+"""The tolerance by which numbers of a model are written if none is known."""
 
 
 def written_tolerance(source: HasTolerance) -> float:
-    """Return the tolerance, in nats, by which probabilities of a model are written.
+    """Return the tolerance, in nats, by which numbers of a model are written.
 
     It is above 0, since a model's probability that rounds to 0 or 1 is neither.
     """
@@ -48,9 +55,7 @@ def written_tolerance(source: HasTolerance) -> float:
 def percent(p: float, tolerance: float) -> str:
     """Return a probability as a percentage, such as "12 %", "≈ 30 %" or "< 0.1 %".
 
-    All drawings, sentences and tables write probabilities by this rule, which the page
-    has as `percent` in `format.js`. `tolerance` is by how many nats the batching of
-    calls may move a row. The digits of a number are those that the tolerance leaves:
+    The digits of a number are those that the tolerance leaves:
 
     - Up to 0.05 nats: whole per cent from 10 % to 99 %, and tenths outside of that.
       Such a tolerance moves the last digit by at most five.
@@ -83,17 +88,46 @@ def _write_parts(n: int, parts: int) -> str:
 def percent_between(low: float, high: float, tolerance: float) -> str:
     """Return an interval of probabilities as percentages, such as "12 % to 15 %".
 
-    One number is returned if both ends look alike. `tolerance` is as for `percent`.
+    One number is returned if both ends look alike, and "not known" if no other bounds
+    than 0 % and 100 % do. `tolerance` is as for `percent`.
     """
     low, high = max(0.0, low), min(1.0, high)
     first, last = percent(low, tolerance), percent(high, tolerance)
     if first == last:
         return first
     if not low:
-        return "not known" if high == 1.0 else f"at most {last.removeprefix('< ')}"
+        return "not known" if last.startswith(">") or high == 1.0 else f"at most {last.removeprefix('< ')}"
     if high == 1.0:
-        return first if first.startswith(">") else f"at least {first}"
+        return first if first.startswith(">") else "not known" if first.startswith("<") else f"at least {first}"
     return f"{first} to {last.removeprefix('≈ ') if first.startswith('≈') else last}"
+
+
+def write_logp(logp: float, tolerance: float, high: float | None = None) -> str:
+    """Return a log-probability, or another number in nats, such as "-1.234".
+
+    It has three decimals up to a tolerance of 0.0005 nats (f32 weights), two up to 0.05
+    (f16), and one above (quantised weights). Up to 0.5 nats, the tolerance therefore
+    moves the last digit by at most five. Most rows move by far less, so there is always
+    one decimal.
+
+    Args:
+        logp: The number; NaN if it is not known.
+        tolerance: By how many nats it may be wrong.
+        high: Its upper bound, if `logp` is a lower one. Then the result is such as
+            "-1.234 to -1.2", or "≤ -1.2" if `logp` is -inf; one number if both ends
+            look alike.
+    """
+    decimals = 3 if tolerance <= _THREE_DECIMALS else 2 if tolerance <= _TWO_DIGITS else 1
+    first = "not known" if math.isnan(logp) else f"{logp:.{decimals}f}"
+    last = first if high is None else f"{high:.{decimals}f}"
+    if first == last:
+        return first
+    return f"≤ {last}" if logp == -math.inf else f"{first} to {last}"
+
+
+def nats(x: float, error: float = 0.0) -> str:
+    """Return a number of nats that may be off by `error`, such as "0.47 nats"."""
+    return f"{write_logp(x, error)} nats"
 
 
 def ratio_words(ratio: float, error: float = 0.0, *, is_least: bool = False) -> str:
@@ -120,32 +154,68 @@ def ratio_words(ratio: float, error: float = 0.0, *, is_least: bool = False) -> 
     return f"{'at least ' if is_least else ''}{'about ' if known > first else ''}{number} times as likely as"
 
 
-def nats(x: float, error: float = 0.0) -> str:
-    """Return a number of nats with three decimals or fewer, all that `error` allows."""
-    decimals = 3 if not error else min(3, max(0, math.floor(-math.log10(error / 2))))
-    decimals += decimals < 3 and abs(round(x, decimals) - x) > error > 0
-    return f"{x:.{decimals}f} nats"
+def thousands(n: float) -> str:
+    """Return a number as a whole number with a space between thousands."""
+    return f"{n:,.0f}".replace(",", " ")
+
+
+def rate(share: float) -> str:
+    """Return a share of counted items or rows, which has no tolerance, as "83.3 %".
+
+    Only 0 and 1 read "0.0 %" and "100.0 %".
+    """
+    is_near = 0 < share < 0.0005 or 0.9995 < share < 1
+    return percent(share, 0.0) if is_near else f"{100 * share:.1f} %"
+
+
+def probability(p: float) -> str:
+    """Return a probability with four decimals, for columns of evaluation reports."""
+    return f"{p:.4f}" if p >= 0.00005 or p == 0 else f"{p:.0e}"
+
+
+def count(n: int, noun: str) -> str:
+    """Return a number with its noun: `1 row`, `2 rows`."""
+    return f"{thousands(n)} {noun}{'' if n == 1 else 's'}"
+
+
+def quoted(text: str, cells: float = math.inf) -> str:
+    """Return the text in quotes as Python writes it, so that spaces are visible.
+
+    Characters that do not print (controls, direction marks) are escaped. A text that is
+    wider than `cells` is cut.
+    """
+    return repr(cut(text, cells))
+
+
+def quoted_bytes(value: bytes) -> str:
+    r"""Return the bytes as quoted text, with `\xNN` for bytes that are not UTF-8."""
+    return quoted(value.decode("utf-8", "surrogateescape")).replace("\\udc", "\\x")
+
+
+def escaped(text: str) -> str:
+    r"""Return the text on one line: what does not print is escaped, such as `\x1b`."""
+    return "".join(one if one.isprintable() else one.encode("unicode_escape").decode("ascii") for one in text)
 
 
 def show_text(text: str) -> str:
-    """Return a text in which nothing is invisible.
+    """Return a text in which nothing is invisible, for drawings, which have no quotes.
 
     Spaces at the ends and beside other spaces become ␣, line ends ⏎ and tabs ⇥. Other
     characters that do not print become their code, such as ‹U+202E›.
     """
     last = len(text) - 1
     return "".join(
-        one
-        if one == " " and 0 < at < last and text[at - 1] != " " and text[at + 1] != " "
-        else _PICTURES.get(one) or _show_character(one)
-        for at, one in enumerate(text)
+        character
+        if character == " " and 0 < at < last and text[at - 1] != " " and text[at + 1] != " "
+        else _PICTURES.get(character) or _show_character(character)
+        for at, character in enumerate(text)
     )
 
 
-def _show_character(one: str) -> str:
+def _show_character(character: str) -> str:
     """Return a character, or its code if it does not print."""
-    is_hidden = unicodedata.category(one) in _HIDDEN and one not in _JOINERS
-    return f"‹U+{ord(one):04X}›" if is_hidden else one
+    is_hidden = unicodedata.category(character) in _HIDDEN and character not in _JOINERS
+    return f"‹U+{ord(character):04X}›" if is_hidden else character
 
 
 def show_bytes(piece: bytes) -> str:
@@ -156,24 +226,24 @@ def show_bytes(piece: bytes) -> str:
 
 def cells_of(text: str) -> float:
     """Return the width of a text in cells of a fixed-width font, rather too large."""
-    return sum(_cells(one) for one in text)
+    return sum(map(_cells, text))
 
 
-def _cells(one: str) -> float:
+def _cells(character: str) -> float:
     """Return the width of a character in cells: 0 if it combines, 2 if it is wide."""
-    if unicodedata.combining(one) or one in _JOINERS or unicodedata.category(one) == "Mn":
+    if unicodedata.combining(character) or character in _JOINERS or unicodedata.category(character) == "Mn":
         return 0.0
-    return 2.1 if unicodedata.east_asian_width(one) in "WF" or ord(one) >= 0x1F000 else 1.0
+    return 2.1 if unicodedata.east_asian_width(character) in "WF" or ord(character) >= 0x1F000 else 1.0
 
 
 def cut(text: str, cells: float) -> str:
     """Return a text that fits a number of cells; if it is cut, it ends in "…"."""
-    if cells_of(text) <= cells:
+    if 2.1 * len(text) <= cells or cells_of(text) <= cells:
         return text
     used, kept = 1.0, []
-    for one in text:
-        used += _cells(one)
+    for character in text:
+        used += _cells(character)
         if used > cells:
             break
-        kept.append(one)
+        kept.append(character)
     return "".join(kept).rstrip(_JOINERS) + "…" if cells >= 1 else ""
