@@ -297,7 +297,7 @@ def test_a_trie_shows_each_node_once_and_counts_the_rest(texts: list[str], limit
     for (y, x, width), (other_y, other_x, _) in pairwise(places):
         assert y != other_y or x + width < other_x
     assert all(x + width <= drawing.width for _, x, width in places)
-    rough = draw_trie(view, title="x", tolerance=0.3, wanted=(("c", 0.3),))
+    rough = draw_trie(replace(view, tolerance=0.3), title="x", wanted=(("c", 0.3),))
     [legend] = [one for one in rough.shapes if one.tag == "text" and "each step" in one.text]
     assert float(legend.attributes["x"]) + 6 * len(legend.text) <= rough.width
     shown = [choice for choice in view.choice if choice is not None]

@@ -460,7 +460,7 @@ def _describe(
         if choice is not None and end is not None:
             last = end(choice)
             numbers.append((last.name, last.low if last.low == last.high else None, last.words))
-            if last.logp is not None:
+            if last.logp is not None and last.logp != (whole, write_logp(whole or 0.0, view.tolerance)):
                 numbers.append(("log-probability of the text", *last.logp))
         if view.n_hidden[one.at]:
             p_hidden = view.p_hidden[one.at]
