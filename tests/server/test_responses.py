@@ -266,7 +266,7 @@ def test_calls_and_results_go_back_as_items(served):
 
 def test_text_and_calls_are_items_one_after_the_other():
     """Each is done before the next is added, under its own index; the response has them in this order."""
-    request = read_responses({"input": "a", "include": ["message.output_text.logprobs"]}, ServerOptions()).chat
+    request, _ = read_responses({"input": "a", "include": ["message.output_text.logprobs"]}, ServerOptions())
     writer = ResponseWriter({}, request.generation, Exchange("1", PATH), has_logprobs=True)
     token = TokenScore(5, b"Wait", -1.0, "Wait")
     pieces = [

@@ -13,26 +13,8 @@ from numpy.typing import NDArray
 from selectrie.core.tracked_text import MIXED
 from selectrie.core.types import IntArray
 from selectrie.errors import TraceFileError
+from selectrie.traces import records
 from selectrie.traces.blocks import BlockError, BlockReader, FileTail, open_plain_file
-from selectrie.traces.records import (
-    FORMAT,
-    NO_SET,
-    Begin,
-    Encoding,
-    MemoryKind,
-    Normalized,
-    Note,
-    PayloadError,
-    ReadStep,
-    Rendered,
-    Specials,
-    TokenIds,
-    Tokens,
-    TraceHeader,
-    TraceRecord,
-    WholeRow,
-    decode,
-)
 from selectrie.traces.values import DIGEST_BYTES, SIGNATURE_BYTES, StepValues
 
 MAX_VOCABULARY = 1 << 22
@@ -56,7 +38,7 @@ class RecordedTask:
         up, token: Number of the parent row, and token, of each row; -1 for row 0.
     """
 
-    context: MemoryKind
+    context: records.MemoryKind
     kind: str
     prompt: IntArray
     steps: list[StepValues] = field(default_factory=list)
@@ -84,14 +66,14 @@ class Trace:
     """
 
     path: Path
-    header: TraceHeader
+    header: records.TraceHeader
     tail: FileTail = field(default_factory=lambda: FileTail(0, 0, is_complete=False))
-    tokens: list[Tokens] = field(default_factory=list)
-    specials: Specials | None = None
+    tokens: list[records.Tokens] = field(default_factory=list)
+    specials: records.Specials | None = None
     encodings: dict[bytes, list[int] | str] = field(default_factory=dict)
     inside: dict[bytes, list[int] | str] = field(default_factory=dict)
     normalized: dict[bytes, bytes] = field(default_factory=dict)
-    chats: dict[bytes, Rendered] = field(default_factory=dict)
+    chats: dict[bytes, records.Rendered] = field(default_factory=dict)
     notes: dict[str, str] = field(default_factory=dict)
     tasks: list[RecordedTask] = field(default_factory=list)
 
@@ -112,27 +94,27 @@ def read_trace(path: Path) -> Trace:
             builder: _TraceBuilder | None = None
             for record in _records(blocks):
                 if builder is None:
-                    require(isinstance(record, TraceHeader), "it has no header")
+                    require(isinstance(record, records.TraceHeader), "it has no header")
                     builder = _TraceBuilder(path, record)  # type: ignore[arg-type]
                 else:
                     builder.add(record)
             if builder is None:
-                raise PayloadError("it ends before its header, so nothing was recorded")  # noqa: TRY301 - as the checks
+                raise records.PayloadError("it ends before its header, so nothing was recorded")  # noqa: TRY301 - as the checks
             builder.trace.tail = blocks.tail
             return builder.trace
-    except (BlockError, PayloadError) as error:
+    except (BlockError, records.PayloadError) as error:
         raise TraceFileError(str(path), str(error)) from error
     except (OSError, ValueError) as error:
         raise TraceFileError(str(path), getattr(error, "strerror", None) or str(error)) from error
 
 
-def _records(blocks: BlockReader) -> Iterator[TraceRecord]:
+def _records(blocks: BlockReader) -> Iterator[records.TraceRecord]:
     """Yield the records of all blocks; raise `PayloadError` if there are too many."""
     n_bytes = 0
     for payload, max_records in blocks:
         n_bytes += len(payload)
         require(n_bytes <= MAX_TRACE_BYTES, f"it holds more than {MAX_TRACE_BYTES >> 30} GiB")
-        for number, record in enumerate(decode(payload)):
+        for number, record in enumerate(records.decode(payload)):
             require(number < max_records, "a block has more records than its size allows")
             yield record
 
@@ -140,52 +122,52 @@ def _records(blocks: BlockReader) -> Iterator[TraceRecord]:
 class _TraceBuilder:
     """Makes a `Trace` from its records, which are added in order."""
 
-    def __init__(self, path: Path, header: TraceHeader) -> None:
+    def __init__(self, path: Path, header: records.TraceHeader) -> None:
         check_header(header)
         self.trace = Trace(path, header)
         self._n_tokens = header.n_tokens
         self._sets: list[bytes] = []
-        self._whole: list[WholeRow] = []
+        self._whole: list[records.WholeRow] = []
 
-    def add(self, record: TraceRecord) -> None:
+    def add(self, record: records.TraceRecord) -> None:
         """Check a record and add it to the trace; raise `PayloadError` if invalid."""
         trace = self.trace
-        if isinstance(record, ReadStep):
+        if isinstance(record, records.ReadStep):
             self._add_step(record)
-        elif isinstance(record, TokenIds):
+        elif isinstance(record, records.TokenIds):
             require(len(record.digest) == DIGEST_BYTES, "a set has no digest")
             self._sets.append(record.digest.tobytes())
-        elif isinstance(record, WholeRow):
+        elif isinstance(record, records.WholeRow):
             check_whole(record, self._n_tokens)
             self._whole.append(record)
-        elif isinstance(record, Begin):
+        elif isinstance(record, records.Begin):
             check_begin(record.context, record.prompt, self._n_tokens)
-            trace.tasks.append(RecordedTask(MemoryKind(record.context), record.kind, record.prompt))
-        elif isinstance(record, Encoding):
+            trace.tasks.append(RecordedTask(records.MemoryKind(record.context), record.kind, record.prompt))
+        elif isinstance(record, records.Encoding):
             check_ids(record.ids, self._n_tokens)
             known = trace.inside if record.is_inside else trace.encodings
             known[record.text.tobytes()] = record.error or record.ids.tolist()
-        elif isinstance(record, Normalized):
+        elif isinstance(record, records.Normalized):
             trace.normalized[record.text.tobytes()] = record.result.tobytes()
         else:
             self._add_rare(record)
 
-    def _add_rare(self, record: TraceRecord) -> None:
+    def _add_rare(self, record: records.TraceRecord) -> None:
         """Check and add a record of one of the less frequent kinds."""
         trace = self.trace
-        if isinstance(record, Rendered):
+        if isinstance(record, records.Rendered):
             check_rendered(record)
             trace.chats[record.key.tobytes()] = record
-        elif isinstance(record, Note):
+        elif isinstance(record, records.Note):
             trace.notes[record.name] = record.text
-        elif isinstance(record, Tokens):
+        elif isinstance(record, records.Tokens):
             trace.tokens.append(record)
-        elif isinstance(record, Specials):
+        elif isinstance(record, records.Specials):
             trace.specials = record
         else:
-            raise PayloadError("it has a second header")
+            raise records.PayloadError("it has a second header")
 
-    def _add_step(self, step: ReadStep) -> None:
+    def _add_step(self, step: records.ReadStep) -> None:
         """Check a step and add it, with the rows that it asks for, to its task."""
         require(step.task < len(self.trace.tasks), "a record belongs to no task")
         task = self.trace.tasks[step.task]
@@ -197,17 +179,19 @@ class _TraceBuilder:
         task.steps.append(StepValues(step, self._sets, self._whole.__getitem__))
 
 
-def check_header(header: TraceHeader) -> None:
+def check_header(header: records.TraceHeader) -> None:
     """Raise `PayloadError` unless this version can read the trace."""
-    if header.format != FORMAT:
-        raise PayloadError(f"it has format {header.format}; this version of selectrie reads format {FORMAT}")
+    if header.format != records.FORMAT:
+        raise records.PayloadError(
+            f"it has format {header.format}; this version of selectrie reads format {records.FORMAT}"
+        )
     require(1 <= header.n_tokens <= MAX_VOCABULARY, "it has an impossible number of tokens")
 
 
 def require(is_right: object, what: str) -> None:
     """Raise `PayloadError` with the message `what` unless `is_right` is true."""
     if not is_right:
-        raise PayloadError(what)
+        raise records.PayloadError(what)
 
 
 def check_ids(ids: NDArray[np.int32], n_tokens: int) -> None:
@@ -217,18 +201,18 @@ def check_ids(ids: NDArray[np.int32], n_tokens: int) -> None:
 
 def check_begin(context: int, prompt: NDArray[np.int32], n_tokens: int) -> None:
     """Raise `PayloadError` unless the fields of a `Begin` are valid."""
-    require(context in tuple(MemoryKind), "a task has an unknown context")
-    require(len(prompt) or context == MemoryKind.LOGLIKELIHOOD, "a task has no prompt")
+    require(context in tuple(records.MemoryKind), "a task has an unknown context")
+    require(len(prompt) or context == records.MemoryKind.LOGLIKELIHOOD, "a task has no prompt")
     check_ids(prompt, n_tokens)
 
 
-def check_whole(row: WholeRow, n_tokens: int) -> None:
+def check_whole(row: records.WholeRow, n_tokens: int) -> None:
     """Raise `PayloadError` unless a row has `n_tokens` logits and is finite."""
     require(len(row.logits) == n_tokens, "a whole row has another number of tokens")
     require(np.isfinite(row.normaliser) and _are_logits(row.logits), "a whole row is not finite")
 
 
-def check_rendered(chat: Rendered) -> None:
+def check_rendered(chat: records.Rendered) -> None:
     """Raise `PayloadError` unless the spans of a chat cover its text exactly."""
     text = chat.text.tobytes().decode("utf-8", "replace")
     require(len(chat.span_lengths) == len(chat.origins), "a chat's parts and origins do not match")
@@ -248,7 +232,7 @@ def split_array(lengths: NDArray[np.int32], data: NDArray[Any]) -> list[NDArray[
     return [data[end - length : end] for end, length in zip(ends.tolist(), lengths.tolist(), strict=True)]
 
 
-def check_step(step: ReadStep, *, n_local: int, n_tokens: int, n_sets: int, n_whole: int) -> None:
+def check_step(step: records.ReadStep, *, n_local: int, n_tokens: int, n_sets: int, n_whole: int) -> None:
     """Raise `PayloadError` unless a step is consistent and its references exist.
 
     Args:
@@ -272,7 +256,7 @@ def check_step(step: ReadStep, *, n_local: int, n_tokens: int, n_sets: int, n_wh
     require(len(step.best) == (n if step.has_best else 0), "the most probable tokens do not match the rows")
     tops = (step.top_rows, step.top_counts, step.top_sets, step.top_lengths)
     require(len({len(column) for column in tops}) == 1, "lists of most probable tokens do not match")
-    require(_are_within(step.top_sets, NO_SET, n_sets), "an allowed set does not exist")
+    require(_are_within(step.top_sets, records.NO_SET, n_sets), "an allowed set does not exist")
     split_array(step.top_lengths, step.top_ids)
     require((step.top_lengths <= step.top_counts).all(), "there are more most probable tokens than asked for")
     require(len(step.whole_rows) == len(step.whole) and _are_within(step.whole, 0, n_whole), "a whole row is missing")
@@ -280,7 +264,7 @@ def check_step(step: ReadStep, *, n_local: int, n_tokens: int, n_sets: int, n_wh
     _check_known(step, n_tokens)
 
 
-def _check_ask(step: ReadStep, n_local: int, n_tokens: int) -> None:
+def _check_ask(step: records.ReadStep, n_local: int, n_tokens: int) -> None:
     """Raise `PayloadError` unless the nodes that a step asks for are valid."""
     n = len(step.tokens)
     require(len(step.parents) == len(step.wanted) == n, "the columns of an ask do not match")
@@ -302,7 +286,7 @@ def _check_rows(n: int, n_pairs: int, owner: NDArray[np.int32], *others: NDArray
     require(all(_are_within(rows, 0, n) for rows in (owner, *others)), "a value belongs to no row")
 
 
-def _check_values(step: ReadStep) -> None:
+def _check_values(step: records.ReadStep) -> None:
     """Raise `PayloadError` unless each pair and top token has one finite value."""
     has_logits = len(step.normaliser) > 0
     require(not has_logits or len(step.normaliser) == step.n_rows, "rows and normalisers do not match")
@@ -313,7 +297,7 @@ def _check_values(step: ReadStep) -> None:
     require(np.isfinite(step.normaliser).all(), "a value is not finite")
 
 
-def _check_known(step: ReadStep, n_tokens: int) -> None:
+def _check_known(step: records.ReadStep, n_tokens: int) -> None:
     """Raise `PayloadError` unless the columns of a step are valid `RowBounds`.
 
     They are those of rows of which only some tokens' values are known: `known_…` and

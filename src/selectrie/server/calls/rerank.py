@@ -89,19 +89,13 @@ class RerankRequest:
     """A checked request.
 
     Attributes:
-        query: The query.
+        body: The body.
         documents: The texts of the documents.
-        top_n: Maximum number of results.
-        has_documents: Whether results have their documents.
-        priority: A lower number goes first.
         warnings: Warnings about ignored fields.
     """
 
-    query: str
+    body: RerankBody
     documents: Sequence[str]
-    top_n: int
-    has_documents: bool
-    priority: int
     warnings: Sequence[str]
 
 
@@ -116,14 +110,7 @@ def read_rerank(data: Mapping[str, Any], options: ServerOptions) -> RerankReques
     for index, text in enumerate(documents):
         if not text.strip():
             raise OptionError(f"documents[{index}]", text, "a document that is not blank")
-    return RerankRequest(
-        body.query,
-        documents,
-        body.top_n or len(documents),
-        bool(body.return_documents),
-        body.priority or 0,
-        unknown_fields(data, RerankBody.model_fields),
-    )
+    return RerankRequest(body, documents, unknown_fields(data, RerankBody.model_fields))
 
 
 def relevance_of(answer: ChoiceAnswer[str]) -> float:
@@ -153,12 +140,12 @@ def rerank_response(
         name: Id of the response.
     """
     scores = [relevance_of(one) for one in answers]
-    best = sorted(range(len(answers)), key=lambda index: -scores[index])[: request.top_n]
+    best = sorted(range(len(answers)), key=lambda index: -scores[index])[: request.body.top_n]
     results = [
         {
             "index": index,
             "relevance_score": scores[index],
-            **({"document": {"text": request.documents[index]}} if request.has_documents else {}),
+            **({"document": {"text": request.documents[index]}} if request.body.return_documents else {}),
         }
         for index in best
     ]
@@ -175,7 +162,7 @@ def rerank_response(
 def _name_long_text(error: PromptTooLongError, request: RerankRequest) -> HttpError:
     """Return the error for a query or a document that does not fit the context."""
     index = error.request or 0
-    is_query = len(request.query) > len(request.documents[index])
+    is_query = len(request.body.query) > len(request.documents[index])
     path, what = ("query", "query") if is_query else (f"documents[{index}]", "document")
     return HttpError(400, error.code, f"{path}: {message_of(error.with_remedy(f'shorten the {what}'))}", path)
 
@@ -191,9 +178,9 @@ async def rerank(request: Request) -> Response:
     state, exchange = state_of(request), exchange_of(request)
     exchange.fields = FIELDS
     rerank_request = await read_request(exchange, read_rerank, state.options)
-    set_priority(-rerank_request.priority)
+    set_priority(-(rerank_request.body.priority or 0))
     async with state.lease_model(exchange) as lease:
-        question, max_rows = Choice(INSTRUCTIONS, [rerank_request.query]), state.options.max_rows
+        question, max_rows = Choice(INSTRUCTIONS, [rerank_request.body.query]), state.options.max_rows
         try:
             answers = await exchange.hold(
                 lambda: lease.engine.adecide_many(rerank_request.documents, question, params=PARAMS, max_rows=max_rows)

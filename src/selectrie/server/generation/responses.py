@@ -8,7 +8,7 @@ whole conversation.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from time import time
 from typing import Annotated, Any, Literal
 
@@ -495,21 +495,8 @@ FIELDS = {
 """Names shown in errors for options that have another name here or no field."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class ResponsesRequest:
-    """A request of `/v1/responses`.
-
-    Attributes:
-        chat: The same request as one of a chat.
-        echoed: The fields of the response that repeat the request.
-    """
-
-    chat: ChatRequest
-    echoed: Mapping[str, Any]
-
-
-def read_responses(data: Mapping[str, Any], options: ServerOptions) -> ResponsesRequest:
-    """Parse and check the body of `/v1/responses`.
+def read_responses(data: Mapping[str, Any], options: ServerOptions) -> tuple[ChatRequest, dict[str, Any]]:
+    """Return the request as one of a chat, and fields of the response that repeat it.
 
     Raises:
         HttpError, RequestError: For errors that can be found without a model.
@@ -550,7 +537,7 @@ def read_responses(data: Mapping[str, Any], options: ServerOptions) -> Responses
         "tools": [one.model_dump() for one in body.tools or ()],
         "top_logprobs": body.top_logprobs or 0,
     }
-    return ResponsesRequest(chat, echoed)
+    return chat, echoed
 
 
 router = APIRouter()
@@ -564,9 +551,9 @@ async def responses(request: Request) -> Response:
     field = constraining_field(body) or ("text.format" if body.get("text") else None)
     exchange.fields = FIELDS | options_of(ResponsesBody, body) | ({"grammar": field} if field else {})
     has_grammar = field is not None or bool(body.get("tools"))
-    responses_request = await read_request(exchange, read_responses, state.options, has_grammar=has_grammar)
+    chat_request, echoed = await read_request(exchange, read_responses, state.options, has_grammar=has_grammar)
 
     def make_writer(chat: ChatRequest, exchange: Exchange) -> ResponseWriter:
-        return ResponseWriter(responses_request.echoed, chat.generation, exchange, has_logprobs=chat.has_logprobs)
+        return ResponseWriter(echoed, chat.generation, exchange, has_logprobs=chat.has_logprobs)
 
-    return await answer(state, exchange, responses_request.chat, make_writer)
+    return await answer(state, exchange, chat_request, make_writer)

@@ -9,29 +9,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from selectrie.errors import (
-    MAX_QUOTED,
-    CancelledError,
-    ChoiceError,
-    ClosedError,
-    DeadlineError,
-    ForkedError,
-    MemoryBudgetError,
-    MessageText,
-    MissingExtraError,
-    ModelFileError,
-    OptionError,
-    OptionRef,
-    PromptError,
-    PromptTooLongError,
-    QueueFullError,
-    Remedies,
-    RequestError,
-    SelectrieError,
-    TextError,
-    clip,
-    renamed,
-)
+from selectrie import errors
 
 RETRY_AFTER_S = 1
 """Seconds after which a client may try again; the value of `retry-after`."""
@@ -159,15 +137,15 @@ def unsupported(field_name: str, why: str, *, code: str = "unsupported") -> Http
     return HttpError(400, code, f"{field_name}: {why}", field_name)
 
 
-_STATUSES: Sequence[tuple[type[SelectrieError], int]] = (
-    (DeadlineError, 504),
-    (QueueFullError, 429),
-    (ClosedError, 503),
-    (ForkedError, 503),
-    (MemoryBudgetError, 503),
-    (CancelledError, 503),
-    (RequestError, 400),
-    (SelectrieError, 500),
+_STATUSES: Sequence[tuple[type[errors.SelectrieError], int]] = (
+    (errors.DeadlineError, 504),
+    (errors.QueueFullError, 429),
+    (errors.ClosedError, 503),
+    (errors.ForkedError, 503),
+    (errors.MemoryBudgetError, 503),
+    (errors.CancelledError, 503),
+    (errors.RequestError, 400),
+    (errors.SelectrieError, 500),
 )
 """HTTP status of each error class; the first class that matches is used."""
 
@@ -184,21 +162,21 @@ def error_of(error: Exception, fields: Mapping[str, str] = _NO_FIELDS) -> HttpEr
     """
     if isinstance(error, HttpError):
         return error
-    if not isinstance(error, SelectrieError):
+    if not isinstance(error, errors.SelectrieError):
         message = f"the server failed with {type(error).__name__}; its log has more"
         return HttpError(500, "internal", message, headers=_NO_RETRY)
-    if isinstance(error, ModelFileError | MissingExtraError):  # they name files of this machine
+    if isinstance(error, errors.ModelFileError | errors.MissingExtraError):  # they name files of this machine
         return HttpError(500, error.code, "the model cannot be loaded; the server's log has more", headers=_NO_RETRY)
-    if isinstance(error, MemoryBudgetError) and not error.held:  # it never fits
+    if isinstance(error, errors.MemoryBudgetError) and not error.held:  # it never fits
         return HttpError(500, error.code, message_of(error), headers=_NO_RETRY)
     status = next(status for kind, status in _STATUSES if isinstance(error, kind))
     if status in (429, 503):
         return retry_error(message_of(error), status=status, code=error.code)
-    param = _find_param(error, fields) if isinstance(error, RequestError) else None
+    param = _find_param(error, fields) if isinstance(error, errors.RequestError) else None
     return HttpError(status, error.code, message_of(error, fields), param, {} if status == 400 else _NO_RETRY)
 
 
-def message_of(error: SelectrieError, fields: Mapping[str, str] = _NO_FIELDS) -> str:
+def message_of(error: errors.SelectrieError, fields: Mapping[str, str] = _NO_FIELDS) -> str:
     """Return the message of an error, in which fields are written as in JSON.
 
     Each slot is cut to `MAX_QUOTED` characters, because clients name questions and
@@ -207,7 +185,7 @@ def message_of(error: SelectrieError, fields: Mapping[str, str] = _NO_FIELDS) ->
     Args:
         fields: Names of the request's fields by the options that they set.
     """
-    return _of_examples(error.worded(renamed(fields), _word_for_operator, max_slot=MAX_QUOTED))
+    return _of_examples(error.worded(errors.renamed(fields), _word_for_operator, max_slot=errors.MAX_QUOTED))
 
 
 @contextmanager
@@ -219,26 +197,28 @@ def errors_at(path: str) -> Iterator[None]:
     """
     try:
         yield
-    except RequestError as error:
+    except errors.RequestError as error:
         raise HttpError(400, error.code, f"{path}: {message_of(error)}", _path_below(path, error)) from error
 
 
-def _word_for_operator(remedy: MessageText) -> MessageText:
+def _word_for_operator(remedy: errors.MessageText) -> errors.MessageText:
     """Return the words for a remedy that only the server's operator can apply."""
-    return MessageText("the operator can ", remedy.worded(_serve_flag))
+    return errors.MessageText("the operator can ", remedy.worded(_serve_flag))
 
 
-def _serve_flag(option: OptionRef) -> str:
+def _serve_flag(option: errors.OptionRef) -> str:
     """Return the flag of `selectrie serve` that sets an option, as in `--max-n 8`."""
     flag = f"--{option.name.replace('_', '-')}"
     return flag if option.value is None else f"{flag} {option.value}" if option.value else f"without {flag}"
 
 
-def _find_param(error: RequestError, fields: Mapping[str, str]) -> str | None:
+def _find_param(error: errors.RequestError, fields: Mapping[str, str]) -> str | None:
     """Return the path to the field of the request that is wrong, if it is known."""
-    if isinstance(error, PromptTooLongError) and isinstance(error.remedy, MessageText):  # what can be made shorter
+    if isinstance(error, errors.PromptTooLongError) and isinstance(
+        error.remedy, errors.MessageText
+    ):  # what can be made shorter
         listed = error.remedy.parts[0]
-        options = (listed.remedies[0] if isinstance(listed, Remedies) else error.remedy).options
+        options = (listed.remedies[0] if isinstance(listed, errors.Remedies) else error.remedy).options
         if options and options[0].name in fields:
             return fields[options[0].name]
     slot = _MODEL.sub("", error.slot or "", count=1)
@@ -246,27 +226,33 @@ def _find_param(error: RequestError, fields: Mapping[str, str]) -> str | None:
         question = _PARAM.match(slot)
         place = question[2] if question else slot
         path = _path_below(place, error)
-        head = error.name.partition("[")[0] if isinstance(error, OptionError) else ""
+        head = error.name.partition("[")[0] if isinstance(error, errors.OptionError) else ""
         if path != place or not place.startswith("questions") or head not in fields:
-            return clip(path, MAX_QUOTED)
-    if isinstance(error, ChoiceError) and "choices" in fields:
+            return errors.clip(path, errors.MAX_QUOTED)
+    if isinstance(error, errors.ChoiceError) and "choices" in fields:
         path = "prior" if error.of_prior else fields["choices"]
         has_index = error.index is not None and path in ("prior", "choices", "labels", "documents")
         return f"{path}[{error.index}]" if has_index else path
-    place = error.name if isinstance(error, OptionError) else error.where if isinstance(error, PromptError) else ""
-    place = error.what if isinstance(error, TextError) else place
+    place = (
+        error.name
+        if isinstance(error, errors.OptionError)
+        else error.where
+        if isinstance(error, errors.PromptError)
+        else ""
+    )
+    place = error.what if isinstance(error, errors.TextError) else place
     name, bracket, rest = place.partition("[")
-    own = fields.get(name, name if isinstance(error, OptionError) else "")
+    own = fields.get(name, name if isinstance(error, errors.OptionError) else "")
     path = _of_examples(f"{own}{bracket}{rest}").replace("['", ".").replace("']", "")
-    return clip(path, MAX_QUOTED) if own else None
+    return errors.clip(path, errors.MAX_QUOTED) if own else None
 
 
-def _path_below(path: str, error: RequestError) -> str:
+def _path_below(path: str, error: errors.RequestError) -> str:
     """Return the path to the wrong value of a question, given the question's path.
 
     A question whose fields are those of the body has another path, such as "labels".
     """
-    if not isinstance(error, OptionError) or error.name.partition("[")[0] not in _OF_QUESTIONS:
+    if not isinstance(error, errors.OptionError) or error.name.partition("[")[0] not in _OF_QUESTIONS:
         return path
     return f"{path}." * path.startswith("questions") + _of_examples(error.name)
 

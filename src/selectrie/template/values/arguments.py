@@ -29,28 +29,7 @@ from selectrie.options import (
     text,
 )
 from selectrie.options.checks import numbers_of
-from selectrie.template.syntax.ast import (
-    Block,
-    Body,
-    Comment,
-    Constant,
-    Document,
-    Each,
-    Expression,
-    GenEach,
-    Joint,
-    ListOf,
-    Literal,
-    Output,
-    Role,
-    Segment,
-    Slot,
-    error_at,
-    expressions_of,
-    parts_of,
-    paths_in,
-    report_at,
-)
+from selectrie.template.syntax import ast
 from selectrie.template.values.scope import UNKNOWN, Scope, Undecided, evaluate, text_at
 from selectrie.template.values.sources import try_grammar
 from selectrie.template.values.values import (
@@ -259,11 +238,11 @@ def rule_of(value: str | ScoringRule) -> ScoringRule:
     return value if isinstance(value, ScoringRule) else ScoringRule(value)
 
 
-def kind_of_tag(segment: Segment) -> str:
+def kind_of_tag(segment: ast.Segment) -> str:
     """Return a tag's key in `tags.TAGS`, or "" if it takes no arguments."""
-    if isinstance(segment, Slot):
+    if isinstance(segment, ast.Slot):
         return segment.kind
-    kinds: Mapping[type, str] = {GenEach: "geneach", Each: "each", Block: "block", Joint: "joint"}
+    kinds: Mapping[type, str] = {ast.GenEach: "geneach", ast.Each: "each", ast.Block: "block", ast.Joint: "joint"}
     return kinds.get(type(segment), "")
 
 
@@ -292,111 +271,113 @@ def weights_of(prior: object, options: tuple[SlotOption, ...]) -> tuple[float, .
     return tuple(map(float, weights))
 
 
-def check_form(segment: Segment, document: Document) -> None:
+def check_form(segment: ast.Segment, document: ast.Document) -> None:
     """Raise `TemplateError` for missing or conflicting arguments of a tag."""
-    if isinstance(segment, Slot):
+    if isinstance(segment, ast.Slot):
         _check_slot(segment, document)
-    elif isinstance(segment, GenEach):
+    elif isinstance(segment, ast.GenEach):
         _check_geneach(segment, document)
-    elif isinstance(segment, Joint):
-        for name, expression in (one for part in segment.body if isinstance(part, Slot) for one in part.arguments):
+    elif isinstance(segment, ast.Joint):
+        for name, expression in (one for part in segment.body if isinstance(part, ast.Slot) for one in part.arguments):
             if name in _ALONE:
-                raise error_at(document, expression.span, f"{name}= cannot be used within a joint: {_ALONE[name]}")
+                raise ast.error_at(document, expression.span, f"{name}= cannot be used within a joint: {_ALONE[name]}")
 
 
-def _check_slot(slot: Slot, document: Document) -> None:
+def _check_slot(slot: ast.Slot, document: ast.Document) -> None:
     """Raise `TemplateError` if a slot's choices are defined twice, or not at all."""
     arguments = dict(slot.arguments)
     sources = [name for name in arguments if name in ("options", "grammar", "regex", "json")]
     if slot.choices is not None and sources:
         reason = f"the choices of the block and {sources[0]}= both define what is allowed; leave one of them out"
-        raise error_at(document, arguments[sources[0]].span, reason)
+        raise ast.error_at(document, arguments[sources[0]].span, reason)
     if len(sources) > 1:
         reason = f"{sources[0]}= and {sources[1]}= both define what is allowed; give one of them"
-        raise error_at(document, arguments[sources[1]].span, reason)
+        raise ast.error_at(document, arguments[sources[1]].span, reason)
     if not sources and slot.choices is None and slot.kind != "gen":
         block = ", or choices separated by `or`" if slot.kind == "select" else ""
         reason = f"nothing defines what is allowed in the {slot.kind}; give options=, grammar=, regex={block}"
-        raise error_at(document, slot.span, reason)
+        raise ast.error_at(document, slot.span, reason)
 
 
-def _check_geneach(block: GenEach, document: Document) -> None:
+def _check_geneach(block: ast.GenEach, document: ast.Document) -> None:
     """Raise `TemplateError` if the number of items is missing, or given twice."""
     arguments = dict(block.arguments)
     for other in ("min", "max", "stop"):
         if "num" in arguments and other in arguments:
             reason = f"num= already defines the number of items; leave {other}= out"
-            raise error_at(document, arguments[other].span, reason)
+            raise ast.error_at(document, arguments[other].span, reason)
     if "num" not in arguments and "stop" not in arguments:
         reason = "nothing defines the number of items; give num=, or stop= (with min= and max=)"
-        raise error_at(document, block.span, reason)
+        raise ast.error_at(document, block.span, reason)
 
 
-def check_range(block: GenEach, document: Document, values: Mapping[str, object]) -> None:
+def check_range(block: ast.GenEach, document: ast.Document, values: Mapping[str, object]) -> None:
     """Raise `TemplateError` if `min` is above `max`.
 
     `values` are the known values of the arguments.
     """
     minimum, maximum = (to_plain(values.get(name)) for name in ("min", "max"))
     if isinstance(minimum, int) and isinstance(maximum, int) and minimum > maximum:
-        raise error_at(document, dict(block.arguments)["min"].span, f"min={minimum} is above max={maximum}")
+        raise ast.error_at(document, dict(block.arguments)["min"].span, f"min={minimum} is above max={maximum}")
 
 
-def constant_name(expression: Expression, document: Document) -> str:
+def constant_name(expression: ast.Expression, document: ast.Document) -> str:
     """Return the name in the argument `logprobs=`.
 
     It must be a constant text, because names must be known before a slot is decided.
     """
-    if not isinstance(expression, Constant) or not isinstance(expression.value, str) or not expression.value:
-        raise error_at(document, expression.span, "expected a name in quotes: logprobs='name'")
+    if not isinstance(expression, ast.Constant) or not isinstance(expression.value, str) or not expression.value:
+        raise ast.error_at(document, expression.span, "expected a name in quotes: logprobs='name'")
     return expression.value
 
 
-def check_constants(segment: Segment, document: Document, grammars: Grammars) -> None:
+def check_constants(segment: ast.Segment, document: ast.Document, grammars: Grammars) -> None:
     """Raise `TemplateError` if constants in a tag are invalid or cannot be compared.
 
     Constants are expressions without names. Bodies are not checked.
     """
     known_values(segment, UNKNOWN, document, grammars)
-    for name, expression in expressions_of(segment):
-        if any(paths_in(expression)):
+    for name, expression in ast.expressions_of(segment):
+        if any(ast.paths_in(expression)):
             _check_parts(expression, document)
             _check_listed_constants(name, expression, document)
 
 
-def known_values(segment: Segment, scope: Scope, document: Document, grammars: Grammars) -> dict[str, object]:
+def known_values(segment: ast.Segment, scope: Scope, document: ast.Document, grammars: Grammars) -> dict[str, object]:
     """Return the checked values of a tag's expressions by purpose.
 
     Values that depend on an undecided slot are left out.
     """
     values: dict[str, object] = {}
-    for name, expression in expressions_of(segment):
+    for name, expression in ast.expressions_of(segment):
         try:
             value = evaluate(expression, scope, document)
         except Undecided:
             continue
         values[name] = _check_value(segment, (name, expression), value, document, grammars)
-    if isinstance(segment, GenEach):
+    if isinstance(segment, ast.GenEach):
         check_range(segment, document, values)
-    if isinstance(segment, Slot):
+    if isinstance(segment, ast.Slot):
         options = options_of(values["options"]) if values.get("prior") is not None and "options" in values else None
         options = options if segment.choices is None else choices_at(segment, scope, document)
         if options is not None and values.get("prior") is not None:
-            with report_at(document, dict(segment.arguments)["prior"].span):
+            with ast.report_at(document, dict(segment.arguments)["prior"].span):
                 weights_of(values["prior"], options)
     return values
 
 
-def values_at(segment: Segment, scope: Scope, document: Document, grammars: Grammars) -> dict[str, object]:
+def values_at(segment: ast.Segment, scope: Scope, document: ast.Document, grammars: Grammars) -> dict[str, object]:
     """Return the checked values of a tag's expressions by purpose.
 
     Raises `Undecided` if one depends on an undecided slot.
     """
-    return {name: value_at(segment, (name, one), scope, document, grammars) for name, one in expressions_of(segment)}
+    return {
+        name: value_at(segment, (name, one), scope, document, grammars) for name, one in ast.expressions_of(segment)
+    }
 
 
 def value_at(
-    segment: Segment, named: tuple[str, Expression], scope: Scope, document: Document, grammars: Grammars
+    segment: ast.Segment, named: tuple[str, ast.Expression], scope: Scope, document: ast.Document, grammars: Grammars
 ) -> object:
     """Return the checked value of one expression of a tag.
 
@@ -407,16 +388,16 @@ def value_at(
 
 
 def _check_value(
-    segment: Segment, named: tuple[str, Expression], value: object, document: Document, grammars: Grammars
+    segment: ast.Segment, named: tuple[str, ast.Expression], value: object, document: ast.Document, grammars: Grammars
 ) -> object:
     """Return the value of a tag's expression if the tag allows it."""
     (name, expression), kind = named, kind_of_tag(segment)
-    with report_at(document, expression.span):
+    with ast.report_at(document, expression.span):
         if name == "items":
             items_of(value)
-        elif isinstance(segment, Output):
+        elif isinstance(segment, ast.Output):
             text_of(value)
-        elif isinstance(segment, Role):
+        elif isinstance(segment, ast.Role):
             check_role(value)
         elif kind:
             check_argument(kind, name, value, grammars)
@@ -434,7 +415,7 @@ def check_role(value: object) -> str:
     return text_of(name)
 
 
-def choices_at(slot: Slot, scope: Scope, document: Document) -> tuple[SlotOption, ...] | None:
+def choices_at(slot: ast.Slot, scope: Scope, document: ast.Document) -> tuple[SlotOption, ...] | None:
     """Return the options of a slot in block form.
 
     Returns None if a choice depends on an undecided slot. Raises `TemplateError` if two
@@ -450,44 +431,44 @@ def choices_at(slot: Slot, scope: Scope, document: Document) -> tuple[SlotOption
             continue
         if option.text in options:
             span = body[0].span if body else slot.span
-            raise error_at(document, span, f"the choice {describe(option.text)} occurs twice; leave one out")
+            raise ast.error_at(document, span, f"the choice {describe(option.text)} occurs twice; leave one out")
         options[option.text] = option
     return tuple(options.values()) if is_known else None
 
 
-def _make_option(body: Body, scope: Scope, document: Document) -> SlotOption:
+def _make_option(body: ast.Body, scope: Scope, document: ast.Document) -> SlotOption:
     """Return one choice of a slot in block form as an option.
 
     A choice that is a single value keeps its type; text and values together are a text.
     """
-    parts = [part for part in body if not isinstance(part, Comment)]
-    if len(parts) == 1 and isinstance(parts[0], Output):
+    parts = [part for part in body if not isinstance(part, ast.Comment)]
+    if len(parts) == 1 and isinstance(parts[0], ast.Output):
         value = evaluate(parts[0].value, scope, document)
-        with report_at(document, parts[0].value.span):
+        with ast.report_at(document, parts[0].value.span):
             return option_of(value)
     texts = (
-        part.text if isinstance(part, Literal) else text_at(part.value, scope, document)
+        part.text if isinstance(part, ast.Literal) else text_at(part.value, scope, document)
         for part in parts
-        if isinstance(part, Literal | Output)
+        if isinstance(part, ast.Literal | ast.Output)
     )
     whole = "".join(texts)
     return SlotOption(whole, whole)
 
 
-def _check_parts(expression: Expression, document: Document) -> None:
+def _check_parts(expression: ast.Expression, document: ast.Document) -> None:
     """Evaluate the constant parts of an expression, to raise their errors early."""
-    for part in parts_of(expression):
-        if any(paths_in(part)):
+    for part in ast.parts_of(expression):
+        if any(ast.paths_in(part)):
             _check_parts(part, document)
         else:
             evaluate(part, UNKNOWN, document)
 
 
-def _check_listed_constants(name: str, expression: Expression, document: Document) -> None:
+def _check_listed_constants(name: str, expression: ast.Expression, document: ast.Document) -> None:
     """Raise `TemplateError` for invalid constants in a list of options."""
-    if name != "options" or not isinstance(expression, ListOf):
+    if name != "options" or not isinstance(expression, ast.ListOf):
         return
-    fixed = [item for item in expression.items if not any(paths_in(item))]
+    fixed = [item for item in expression.items if not any(ast.paths_in(item))]
     if fixed:
-        with report_at(document, expression.span):
+        with ast.report_at(document, expression.span):
             options_of([evaluate(item, UNKNOWN, document) for item in fixed])

@@ -13,24 +13,7 @@ from types import MappingProxyType
 from typing import TypeAlias, final
 
 from selectrie.errors import TemplateError
-from selectrie.template.syntax.ast import (
-    Block,
-    Body,
-    Compare,
-    Constant,
-    Document,
-    Expression,
-    GenEach,
-    ListOf,
-    Logical,
-    Not,
-    Path,
-    Set,
-    Slot,
-    error_at,
-    report_at,
-    walk_through,
-)
+from selectrie.template.syntax import ast
 from selectrie.template.values.values import (
     are_equal,
     compare_order,
@@ -225,7 +208,7 @@ def _check_decided(value: object) -> object:
     return value
 
 
-def evaluate(expression: Expression, scope: Scope, document: Document) -> object:
+def evaluate(expression: ast.Expression, scope: Scope, document: ast.Document) -> object:
     """Return the value of an expression.
 
     Raises `TemplateError` at the smallest expression that has no value.
@@ -233,54 +216,54 @@ def evaluate(expression: Expression, scope: Scope, document: Document) -> object
     return _evaluate(expression, scope, document, MAX_NESTING)
 
 
-def _evaluate(expression: Expression, scope: Scope, document: Document, room: int) -> object:
+def _evaluate(expression: ast.Expression, scope: Scope, document: ast.Document, room: int) -> object:
     """Evaluate an expression that may be nested `room` levels deep."""
     if room == 0:
-        raise error_at(document, expression.span, f"expressions are nested more than {MAX_NESTING} deep")
-    if isinstance(expression, Constant):
+        raise ast.error_at(document, expression.span, f"expressions are nested more than {MAX_NESTING} deep")
+    if isinstance(expression, ast.Constant):
         return expression.value
-    if isinstance(expression, Path):
+    if isinstance(expression, ast.Path):
         return _evaluate_path(expression, scope, document, room)
-    if isinstance(expression, ListOf):
+    if isinstance(expression, ast.ListOf):
         return [_evaluate_operand(item, scope, document, room - 1) for item in expression.items]
-    if isinstance(expression, Compare):
+    if isinstance(expression, ast.Compare):
         left = _evaluate_operand(expression.left, scope, document, room - 1)
         right = _evaluate_operand(expression.right, scope, document, room - 1)
-        with report_at(document, expression.span):
+        with ast.report_at(document, expression.span):
             return _COMPARISONS[expression.operator](left, right)
-    if isinstance(expression, Not):
+    if isinstance(expression, ast.Not):
         value = _evaluate(expression.operand, scope, document, room - 1)
-        with report_at(document, expression.operand.span):
+        with ast.report_at(document, expression.operand.span):
             return not is_true(value)
     return _evaluate_logical(expression, scope, document, room)
 
 
-def _evaluate_operand(expression: Expression, scope: Scope, document: Document, room: int) -> object:
+def _evaluate_operand(expression: ast.Expression, scope: Scope, document: ast.Document, room: int) -> object:
     """Return the value of an operand of a list or a comparison.
 
     An unknown name in this position is most often a text without quotes, and the error
     says so.
     """
-    if isinstance(expression, Path) and not expression.steps and expression.name not in scope:
+    if isinstance(expression, ast.Path) and not expression.steps and expression.name not in scope:
         name = expression.name
         advice = did_you_mean(name, scope.names()) or f"; if it is a text, put it in quotes: {describe(name)}"
-        raise error_at(document, expression.span, f"no value is called {describe(name)}{advice}")
+        raise ast.error_at(document, expression.span, f"no value is called {describe(name)}{advice}")
     return _evaluate(expression, scope, document, room)
 
 
-def _evaluate_path(path: Path, scope: Scope, document: Document, room: int) -> object:
+def _evaluate_path(path: ast.Path, scope: Scope, document: ast.Document, room: int) -> object:
     """Return the value at a path."""
     steps = [step if isinstance(step, str | int) else _evaluate(step, scope, document, room - 1) for step in path.steps]
-    with report_at(document, path.span):
+    with ast.report_at(document, path.span):
         return scope.get(path.name, *steps)
 
 
-def _evaluate_logical(expression: Logical, scope: Scope, document: Document, room: int) -> bool:
+def _evaluate_logical(expression: ast.Logical, scope: Scope, document: ast.Document, room: int) -> bool:
     """Return the truth of an `and` or `or`, up to the operand that decides it."""
     decides = expression.operator == "or"
     for operand in expression.operands:
         value = _evaluate(operand, scope, document, room - 1)
-        with report_at(document, operand.span):
+        with ast.report_at(document, operand.span):
             if is_true(value) is decides:
                 return decides
     return not decides
@@ -298,27 +281,27 @@ _COMPARISONS: Mapping[str, Callable[[object, object], bool]] = {
 }
 
 
-def text_at(expression: Expression, scope: Scope, document: Document) -> str:
+def text_at(expression: ast.Expression, scope: Scope, document: ast.Document) -> str:
     """Return an expression's value as text, as `<<name>>` writes it to the page."""
     value = evaluate(expression, scope, document)
-    with report_at(document, expression.span):
+    with ast.report_at(document, expression.span):
         return text_of(value)
 
 
-def truth_at(expression: Expression, scope: Scope, document: Document) -> bool:
+def truth_at(expression: ast.Expression, scope: Scope, document: ast.Document) -> bool:
     """Return whether the value of a condition counts as true."""
     value = evaluate(expression, scope, document)
-    with report_at(document, expression.span):
+    with ast.report_at(document, expression.span):
         return is_true(value)
 
 
-def items_at(expression: Expression, scope: Scope, document: Document) -> list[tuple[object, object]]:
+def items_at(expression: ast.Expression, scope: Scope, document: ast.Document) -> list[tuple[object, object]]:
     """Return the items that a loop over an expression's value has.
 
     They are pairs (index, item) of a list or (key, value) of a mapping.
     """
     value = evaluate(expression, scope, document)
-    with report_at(document, expression.span):
+    with ast.report_at(document, expression.span):
         return items_of(value)
 
 
@@ -345,7 +328,7 @@ class DeclaredNames:
         return tuple(dict.fromkeys((*self.slots, *self.texts)))
 
 
-def names_in(body: Body, documents: Mapping[str, Document]) -> DeclaredNames:
+def names_in(body: ast.Body, documents: Mapping[str, ast.Document]) -> DeclaredNames:
     """Return the names that a body declares, including blocks and included files.
 
     `documents` maps paths to the included files.
@@ -353,25 +336,25 @@ def names_in(body: Body, documents: Mapping[str, Document]) -> DeclaredNames:
     slots: dict[str, None] = {}
     texts: dict[str, None] = {}
     sets: dict[str, None] = {}
-    for segment in walk_through(body, documents):
-        if isinstance(segment, Slot | GenEach):
+    for segment in ast.walk_through(body, documents):
+        if isinstance(segment, ast.Slot | ast.GenEach):
             slots[segment.name] = None
-        if isinstance(segment, Slot):
+        if isinstance(segment, ast.Slot):
             texts.update(dict.fromkeys(logprobs_names(segment)))
-        elif isinstance(segment, Block) and segment.name is not None:
+        elif isinstance(segment, ast.Block) and segment.name is not None:
             texts[segment.name] = None
-        elif isinstance(segment, Set):
+        elif isinstance(segment, ast.Set):
             sets[segment.name] = None
     return DeclaredNames(_without_items(slots), _without_items(texts), tuple(sets))
 
 
-def logprobs_names(slot: Slot) -> tuple[str, ...]:
+def logprobs_names(slot: ast.Slot) -> tuple[str, ...]:
     """Return the name that a slot declares by `logprobs=`, if any."""
     argument = dict(slot.arguments).get("logprobs")
-    return (argument.value,) if isinstance(argument, Constant) and isinstance(argument.value, str) else ()
+    return (argument.value,) if isinstance(argument, ast.Constant) and isinstance(argument.value, str) else ()
 
 
-def refuse_input_name(segment: Slot | Block | GenEach, scope: Scope, document: Document) -> None:
+def refuse_input_name(segment: ast.Slot | ast.Block | ast.GenEach, scope: Scope, document: ast.Document) -> None:
     """Raise `TemplateError` if a segment declares the name of a given value.
 
     In the handlebars dialect this is allowed.
@@ -384,12 +367,12 @@ def refuse_input_name(segment: Slot | Block | GenEach, scope: Scope, document: D
                 f"{describe(name)} is decided here, but a value of that name was passed too; "
                 "leave it out, or rename the slot"
             )
-            raise error_at(document, segment.span, reason)
+            raise ast.error_at(document, segment.span, reason)
 
 
-def _own_names(segment: Slot | Block | GenEach) -> tuple[str, ...]:
+def _own_names(segment: ast.Slot | ast.Block | ast.GenEach) -> tuple[str, ...]:
     """Return the names that a segment itself declares, without those in its body."""
-    if isinstance(segment, Slot):
+    if isinstance(segment, ast.Slot):
         return (*_without_items({segment.name: None}), *logprobs_names(segment))
     return () if segment.name is None else (segment.name,)
 
