@@ -192,8 +192,8 @@ class _Check:
             raise LawBroken(
                 5, f"{self._model.capacity()} is left of {self._empty_capacity} after everything was released"
             )
-        node, depth = self._model.match_prefix(np.array(self._start * 2, dtype=np.int32))
-        self._model.release(np.array([node], dtype=np.int32))
+        node, depth = self._model.match_prefix(_ids(self._start * 2))
+        self._model.release(_ids([node]))
         if (node, depth) != (ROOT, 0):
             raise LawBroken(5, f"node {node} of depth {depth} survived trim(0)", path=self._start)
 
@@ -262,7 +262,7 @@ class _Check:
         """
         length = int(self._rng.integers(1, max(2, self._longest // 2)))
         prompt = (*self._start, *(self._random_token() for _ in range(length)))
-        node, depth = self._model.match_prefix(np.array(prompt, dtype=np.int32))
+        node, depth = self._model.match_prefix(_ids(prompt))
         if not 0 <= depth <= len(prompt) or (depth == 0) != (node == ROOT):
             raise LawBroken(1, f"match_prefix returned node {node} at depth {depth}", path=prompt)
         self._held.append((node, prompt[:depth], True))
@@ -293,8 +293,8 @@ class _Check:
             return
         if int(got[0]) != node:
             raise LawBroken(1, f"an existing node came back as {got[0]} and not as {node}", path=path)
-        tokens = np.array(path[-1:], dtype=np.int32)
-        quiet = self._model.extend(np.array([parent], dtype=np.int32), tokens, no, no)
+        tokens = _ids(path[-1:])
+        quiet = self._model.extend(_ids([parent]), tokens, no, no)
         self._held.append((int(quiet.nodes[0]), path, not self._model.limits.kind.is_recurrent))
         _check_size(self._model, quiet)
         if quiet.rows_evaluated:
@@ -317,17 +317,13 @@ class _Check:
         n = self._model.limits.rows_per_call + 1
         dead = max((node for node, _, _ in self._held), default=0) + 1_000_000
         run = chain(ROOT, n)
-        one = np.array([self._start[0]], dtype=np.int32)
+        one = _ids([self._start[0]])
         cases: list[tuple[type[SelectrieError], IntArray, IntArray]] = [
             (CapacityError, run, np.full(n, one[0], dtype=np.int32)),
-            (NodeError, np.array([dead], dtype=np.int32), one),
-            (NodeError, np.array([~0], dtype=np.int32), one),
-            (
-                TokenRangeError,
-                np.array([ROOT], dtype=np.int32),
-                np.array([len(self._model.vocabulary.pieces)], dtype=np.int32),
-            ),
-            (TokenRangeError, np.array([ROOT], dtype=np.int32), np.array([-1], dtype=np.int32)),
+            (NodeError, _ids([dead]), one),
+            (NodeError, _ids([~0]), one),
+            (TokenRangeError, _ids([ROOT]), _ids([len(self._model.vocabulary.pieces)])),
+            (TokenRangeError, _ids([ROOT]), _ids([-1])),
         ]
         expected, parents, tokens = cases[int(self._rng.integers(len(cases)))]
         self._must_raise(expected, parents, tokens)
@@ -369,7 +365,7 @@ class _Check:
             return None
         parents = [node for node, path, is_parent in self._held if is_parent and len(path) < self._longest] or [ROOT]
         parent = parents[int(self._rng.integers(len(parents)))]
-        return np.array([parent, ROOT], dtype=np.int32), np.array(self._tokens[:2], dtype=np.int32)
+        return _ids([parent, ROOT]), _ids(self._tokens[:2])
 
     def _must_succeed(self, parents: IntArray, tokens: IntArray) -> None:
         """Make a call, check that no interrupt ends it, and release its nodes."""
@@ -402,11 +398,8 @@ class _Check:
 
     def _depths(self) -> list[tuple[int, int]]:
         """Return the results of `match_prefix` for all held paths."""
-        matches = [
-            self._model.match_prefix(np.array(path, dtype=np.int32))
-            for path in sorted({path for _, path, _ in self._held})
-        ]
-        self._model.release(np.array([node for node, _ in matches], dtype=np.int32))
+        matches = [self._model.match_prefix(_ids(path)) for path in sorted({path for _, path, _ in self._held})]
+        self._model.release(_ids([node for node, _ in matches]))
         return matches
 
     def _extend(self, parents: list[int], paths: list[Path], wanted: BoolArray, keep: BoolArray) -> IntArray | None:
@@ -416,8 +409,8 @@ class _Check:
         be expected to fit, releases some nodes and returns None.
         """
         capacity = self._model.capacity()
-        tokens = np.array([path[-1] for path in paths], dtype=np.int32)
-        up = np.array(parents, dtype=np.int32)
+        tokens = _ids([path[-1] for path in paths])
+        up = _ids(parents)
         self.calls += 1
         try:
             if self._model.limits.kind.is_recurrent:
@@ -467,7 +460,7 @@ class _Check:
         `rows` are the rows of a call, `whole` the same rows with all of their values,
         and `paths` the path of each.
         """
-        ids, every = np.array(self._tokens, dtype=np.int32), np.arange(len(rows))
+        ids, every = _ids(self._tokens), np.arange(len(rows))
         one, top = TokenSet(i, ids), TopTokens(i, 3)
         owner = np.full(len(ids), i)
         part = rows.fetch(lambda: Reads(len(rows), owner, ids, masses=(one,), rests=(one,), tops=(top,), best=True))
@@ -484,7 +477,7 @@ class _Check:
 
     def _give_back(self, indices: list[int], *, forget: bool) -> None:
         """Release the references at these indices of `_held`."""
-        nodes = np.array([self._held[index][0] for index in indices], dtype=np.int32)
+        nodes = _ids([self._held[index][0] for index in indices])
         self._model.release(nodes, forget=forget)
         gone = set(indices)
         self._held = [held for index, held in enumerate(self._held) if index not in gone]
@@ -526,7 +519,7 @@ def _evaluate_alone(model: Model, path: Path) -> FloatArray:
     held, step = [ROOT], model.limits.rows_per_call
     logp = np.empty(0)
     for start in range(0, len(path), step):
-        part = np.array(path[start : start + step], dtype=np.int32)
+        part = _ids(path[start : start + step])
         parents = chain(held[-1], len(part))
         is_last = np.arange(len(part)) == len(part) - 1
         extension = model.extend(parents, part, is_last, is_last)
@@ -534,7 +527,7 @@ def _evaluate_alone(model: Model, path: Path) -> FloatArray:
         held += extension.nodes.tolist()
         rows = extension.rows.fetch(lambda: Reads.everything(1))
         logp = rows.logp(0, np.arange(len(rows.logits(0))))
-    model.release(np.array(held[1:], dtype=np.int32), forget=True)
+    model.release(_ids(held[1:]), forget=True)
     return logp
 
 
