@@ -25,6 +25,7 @@ from selectrie.core.files import SHOWN_SUFFIXES
 from selectrie.core.notation import count
 from selectrie.core.output import visible, write
 from selectrie.errors import IncompatibleOptionsError, InputFileError, OptionError, OptionRef, words
+from selectrie.options import BeamSearchParams, SearchParams
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,7 +111,6 @@ def extract(model: ModelGroup, kind: TypeGroup, state: ExtractStateGroup, output
 def _options(group: TypeGroup) -> dict[str, Any]:
     """Return the arguments of `Engine.extract` that the options give."""
     from selectrie.decide.params import DecisionParams
-    from selectrie.options import BeamSearchParams, SearchParams
 
     if group.exact and group.value_only:
         raise IncompatibleOptionsError("exact", OptionRef("value_only"), "give one of the two")

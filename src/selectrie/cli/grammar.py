@@ -25,7 +25,7 @@ from selectrie.cli.groups import (
     setting,
     switch,
 )
-from selectrie.cli.show import show_json
+from selectrie.cli.show import escape_line, show_json
 from selectrie.core.output import write
 from selectrie.errors import OptionError
 
@@ -190,8 +190,6 @@ def expand(grammar: GrammarGroup, output: ExpandOutput) -> int:
     \b
     selectrie grammar expand move --limit 50
     """
-    from selectrie.cli.show import escape_line
-
     rules = open_grammar(grammar.grammar)
     texts = rules.expand(output.limit)
     if output.json:

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from selectrie.cli.inputs import STDIN
+from selectrie.core.files import write_file
 from selectrie.core.output import flush, is_terminal, json_escaped, put, write
 from selectrie.errors import IncompatibleOptionsError, OptionError, OptionRef
 
@@ -254,8 +255,6 @@ def write_page(path: str, text: str) -> None:
 
     Standard output is flushed first, because the file may be standard output.
     """
-    from selectrie.core.files import write_file
-
     flush()
     if path == STDIN:
         return put(text, sys.stdout)

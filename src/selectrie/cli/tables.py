@@ -15,6 +15,7 @@ from selectrie.cli import inputs, requests
 from selectrie.cli.groups import CascadeGroup, ColumnPrefix, ResumedTable, RunGroup, TableOut, setting
 from selectrie.cli.show import check_page, count_progress, show_json, show_report, write_page
 from selectrie.core.files import TEXT_SUFFIXES
+from selectrie.core.notation import count
 from selectrie.core.output import put, visible, write
 from selectrie.errors import IncompatibleOptionsError, OptionError, OptionRef, words
 from selectrie.options.selection import BASELINE_RULES
@@ -223,8 +224,6 @@ def _progress_bar() -> Iterator[OnProgress]:
 
 def _show_table(plan: TablePlan, done: TableProgress, *, as_json: bool) -> int:
     """Write a summary of a run over a table, and return the exit code."""
-    from selectrie.core.notation import count
-
     if as_json:
         from selectrie.results.advice import advice_fields
 
