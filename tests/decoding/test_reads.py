@@ -15,7 +15,8 @@ from selectrie.core.types import Capacity
 from selectrie.decoding.automaton.automaton_search import AutomatonSearch
 from selectrie.decoding.automaton.automaton_task import AutomatonSpec
 from selectrie.decoding.automaton.exact_sampling import ExactSampleTask
-from selectrie.decoding.beam.search import BeamSpec, BeamTask
+from selectrie.decoding.beam.expansion import BeamSpec
+from selectrie.decoding.beam.search import BeamTask
 from selectrie.decoding.sampling.task import GuessTask, SampleSpec, SampleTask
 from selectrie.decoding.scoring.evaluation import RowNeeds, row_needs
 from selectrie.decoding.scoring.rules import plain_objective
@@ -136,7 +137,12 @@ def beam_task(rng):
     may_be_adjacent = None if modulus == 1 else lambda left, right: (left + right) % modulus != 0
     healed = rng.choice(HEALED)
     spec = BeamSpec(
-        TINY, beam, rng.choice(["none", "eog"]), healed=healed, may_be_adjacent=may_be_adjacent, tolerance=0.01
+        TINY,
+        beam,
+        terminator=rng.choice(["none", "eog"]),
+        healed=healed,
+        may_be_adjacent=may_be_adjacent,
+        tolerance=0.01,
     )
     return BeamTask(PROMPT, automaton_of(rng), spec)
 

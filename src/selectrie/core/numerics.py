@@ -257,3 +257,10 @@ def uniform(seed: int, step: int) -> float:
         raise OptionError("seed", seed, "a whole number from 0 to 2**128 - 1")
     word = int(np.random.Philox(key=int(seed), counter=step).random_raw())
     return (word >> 11) * 2.0**-53
+
+
+def common_length(one: IntArray, other: IntArray) -> int:
+    """Return the length of the longest common prefix of two token paths."""
+    n = min(len(one), len(other))
+    differs = np.flatnonzero(one[:n] != other[:n])
+    return int(differs[0]) if len(differs) else n

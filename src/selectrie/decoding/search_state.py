@@ -5,15 +5,19 @@ from __future__ import annotations
 import heapq
 from collections import Counter
 from collections.abc import Callable, Container, Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import KW_ONLY, dataclass, field, replace
 from heapq import heapify, heappop, heappush
-from typing import Protocol
 
 import numpy as np
 
 from selectrie.core import numerics
+from selectrie.core.token_trie import TokenTrie
 from selectrie.core.types import NO_NODE, NO_TOKEN, ROOT, BoolArray, Capacity, FloatArray, IntArray
+from selectrie.core.vocabulary import Vocabulary
 from selectrie.decoding.task import Ask
+from selectrie.errors import OptionError, ProtocolError
+from selectrie.options import one_of
+from selectrie.options.selection import GRAMMAR_TERMINATORS
 from selectrie.tokenization.healing import NOTHING_HEALED, Healed
 
 NO_STATE = -1
@@ -104,6 +108,54 @@ class PathTree:
         return tuple(self.token[step] for step in self.path(node))
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class PathSpec:
+    """The specification of a search of token paths, checked on construction.
+
+    Attributes:
+        terminator: "eog" (the end of generation is part of the event), "none", or
+            "unless-continued" (no token that the automaton allows comes next).
+        healed: Bytes of the prompt that every path spells first. Every score is
+            conditional on them.
+        canonical: Returns whether a finished path is canonical: the tokenizer's own
+            encoding of its text. None means that every path counts.
+        may_be_adjacent: Returns whether these two tokens may be neighbours in a
+            canonical path.
+        tolerance: Nats by which the layout of calls may move what is compared.
+    """
+
+    vocabulary: Vocabulary = field(repr=False)
+    _: KW_ONLY
+    terminator: str = "eog"
+    healed: bytes = b""
+    canonical: Callable[[Sequence[int]], bool] | None = None
+    may_be_adjacent: Callable[[int, int], bool] | None = None
+    tolerance: float = 0.0
+
+    def __post_init__(self) -> None:
+        one_of("terminator", self.terminator, GRAMMAR_TERMINATORS)
+        if self.terminator == "eog" and not len(self.vocabulary.eog):
+            raise OptionError("terminator", "eog", "'none': this model has no end-of-generation token")
+        if not 0 <= self.tolerance < np.inf:
+            raise OptionError("tolerance", self.tolerance, "a finite number of nats, at least 0")
+
+    @property
+    def healing(self) -> Healed:
+        """Return the record that tells which tokens spell only healed bytes."""
+        return Healed(len(self.healed), self.vocabulary.lengths)
+
+    def floor(self, prompt: IntArray, max_tokens: int) -> Capacity:
+        """Return the least capacity for one path after a prompt.
+
+        Raises `ProtocolError` for an empty prompt, and `TokenRangeError` for an unknown
+        token in it.
+        """
+        if len(prompt) == 0:
+            raise ProtocolError("a search needs a prompt of at least one token")
+        self.vocabulary.check_tokens(prompt)
+        return Capacity(rows=1, nodes=max_tokens + len(self.healed), sequences=1)
+
+
 FILL_ROWS = 8
 """Searches fill their asks up to a multiple of this many rows, unless told otherwise.
 
@@ -112,20 +164,6 @@ one of 8k + 8.
 """
 _ANY = 1 << 62
 """A capacity large enough for everything."""
-
-
-class Tree(Protocol):
-    """A tree with parents before their children, which may grow.
-
-    Attributes:
-        parent, token: As in `TokenTrie`, as arrays or lists.
-    """
-
-    @property
-    def parent(self) -> IntArray | list[int]: ...
-
-    @property
-    def token(self) -> IntArray | list[int]: ...
 
 
 @dataclass(slots=True)
@@ -163,7 +201,10 @@ class HeldNodes:
     """
 
     def __init__(
-        self, tree: Tree, may_carry: Callable[[int], bool] = lambda _: True, worth: Callable[[int], float] = float
+        self,
+        tree: PathTree | TokenTrie,
+        may_carry: Callable[[int], bool] = lambda _: True,
+        worth: Callable[[int], float] = float,
     ) -> None:
         self._tree, self._may_carry, self._worth = tree, may_carry, worth
         self._local: dict[int, int] = {ROOT: 0}

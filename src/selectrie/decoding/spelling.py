@@ -13,9 +13,9 @@ from numpy.typing import NDArray
 from selectrie.core import numerics
 from selectrie.core.numerics import Interval
 from selectrie.core.rows import Reads, Rows
-from selectrie.core.types import NO_NODE, NO_TOKEN, ROOT, BoolArray, Capacity, FloatArray, IntArray
+from selectrie.core.types import NO_NODE, ROOT, BoolArray, Capacity, FloatArray, IntArray
 from selectrie.core.vocabulary import Vocabulary
-from selectrie.decoding.search_state import HeldNodes
+from selectrie.decoding.search_state import HeldNodes, PathTree
 from selectrie.decoding.task import Ask, TaskBase
 from selectrie.errors import ProtocolError
 
@@ -254,14 +254,12 @@ class StepValues:
     named: Mapping[int, float]
 
 
-class SpellingTree:
+class SpellingTree(PathTree):
     """The prefixes whose rows are read, in flat columns, with parents before children.
 
     Node 0 is the end of the prompt, in state 0 of the lattice.
 
     Attributes:
-        parent, token: As in `TokenTrie`.
-        depth: Number of tokens of the prefix.
         state: State of the lattice after the prefix.
         logp: Log-probability of the prefix; NaN until the row of the parent was read.
         evaluated: Whether the row was read.
@@ -269,19 +267,10 @@ class SpellingTree:
     """
 
     def __init__(self, lattice: Lattice) -> None:
+        super().__init__(0)
         self._lattice = lattice
-        self.parent, self.token, self.depth, self.state = [NO_NODE], [NO_TOKEN], [0], [0]
-        self.logp, self.evaluated = [0.0], [False]
         self.values: list[StepValues | None] = [None]
-        self._children: dict[tuple[int, int], int] = {}
         self._named: dict[int, list[int]] = {}
-
-    def __len__(self) -> int:
-        return len(self.parent)
-
-    def find(self, parent: int, token: int) -> int:
-        """Return the child of a node by its token, or `NO_NODE`."""
-        return self._children.get((parent, token), NO_NODE)
 
     def child(self, parent: int, token: int, logp: float = np.nan) -> int:
         """Return the child of a node by its token; add it if there is none.
@@ -301,13 +290,8 @@ class SpellingTree:
         index = int(np.searchsorted(step.tokens, token))
         if index == len(step.tokens) or step.tokens[index] != token:
             raise ProtocolError(f"token {token} after node {parent} spells none of the events")
-        node = self._children[parent, token] = len(self)
-        self.parent.append(parent)
-        self.token.append(token)
-        self.depth.append(self.depth[parent] + 1)
-        self.state.append(int(step.states[index]))
-        self.logp.append(logp)
-        self.evaluated.append(False)
+        node = self.add(parent, token, np.nan, int(step.states[index]))
+        self.logp[node] = logp
         self.values.append(None)
         return node
 

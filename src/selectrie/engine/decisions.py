@@ -14,6 +14,7 @@ from functools import partial
 from typing import TypeVar
 
 from selectrie.core.model import Model
+from selectrie.core.numerics import common_length
 from selectrie.core.types import ROOT, Cost, IntArray, SelfCheck
 from selectrie.core.vocabulary import Vocabulary
 from selectrie.decide.answers import Answer, Decision, DecisionSignature, DecisionUsage
@@ -22,7 +23,7 @@ from selectrie.decide.params import DecisionParams, is_calibrated
 from selectrie.decide.questions import Question
 from selectrie.decide.states import State, readable_texts, text_of_state
 from selectrie.engine.decision_prompts import DecisionMaker, QuestionKey, TokenizedPrompt, attach_to_errors
-from selectrie.engine.requests.canonical_memory import CanonicalMemories, common_length, evaluate_and_hold
+from selectrie.engine.requests.canonical_memory import CanonicalMemories, evaluate_and_hold
 from selectrie.engine.requests.select import BaselineStore, SelectBatch
 from selectrie.engine.requests.select_grammar import PreparedGrammarSelect
 from selectrie.engine.requests.selection import PreparedSelect, planned_rows

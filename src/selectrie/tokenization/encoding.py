@@ -9,6 +9,7 @@ from itertools import chain, groupby, islice, pairwise
 
 import numpy as np
 
+from selectrie.core.numerics import common_length
 from selectrie.core.types import BoolArray, IntArray, OffsetArray
 from selectrie.core.vocabulary import Tokenize, TokenizerKind, Vocabulary
 from selectrie.errors import OptionError, PromptError, remedies, words
@@ -483,10 +484,10 @@ def encode_rests(
     paths = [path for path in tried if path is not None]
     if len(paths) < len(tried):
         n_prefix = len(prompt.prefix)
-        fixed = tail.before[n_prefix:].tolist()
+        fixed = tail.before[n_prefix:]
         wholes = {c: encode_text(vocabulary, prompt, rests[c]) for c, path in enumerate(tried) if path is None}
-        n_fixed = min(_common_length(whole, fixed) for whole in wholes.values())
-        moved = fixed[n_fixed:]
+        n_fixed = min(common_length(np.array(whole, dtype=np.int32), fixed) for whole in wholes.values())
+        moved = fixed[n_fixed:].tolist()
         paths = [wholes[c][n_fixed:] if path is None else moved + path for c, path in enumerate(tried)]
         tail = replace(
             tail,
@@ -509,11 +510,6 @@ def is_aligned(
     if tail.begins:
         return vocabulary.decode(tokens) == b"".join(map(vocabulary.with_added_space, rests))
     return vocabulary.decode(tokens) == b"".join([tail.text + rest for rest in rests if prompt.text or rest])
-
-
-def _common_length(a: Sequence[int], b: Sequence[int]) -> int:
-    """Return the length of the common prefix of two sequences."""
-    return next((i for i, (x, y) in enumerate(zip(a, b, strict=False)) if x != y), min(len(a), len(b)))
 
 
 def spell_tokens(vocabulary: Vocabulary, tokens: IntArray) -> str:

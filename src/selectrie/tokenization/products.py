@@ -14,6 +14,7 @@ from typing import TypeAlias
 
 import numpy as np
 
+from selectrie.core.numerics import common_length
 from selectrie.core.types import IntArray
 from selectrie.core.vocabulary import Vocabulary
 from selectrie.tokenization.encoding import EncodedChoices, PromptText, encode_choices, encode_prompt, shorten_following
@@ -73,13 +74,8 @@ class ProductContext:
 
         `paths` follow the context.
         """
-        own = self.prompt_tokens[len(self.tokens) :].tolist()
-        n = len(own)
-        for path in paths:
-            n = next(
-                (i for i, (mine, other) in enumerate(zip(own[:n], path, strict=False)) if mine != other),
-                min(n, len(path)),
-            )
+        own = self.prompt_tokens[len(self.tokens) :]
+        n = min((common_length(own, np.array(path, dtype=np.int32)) for path in paths), default=len(own))
         size = len(vocabulary.decode(own[:n]))
         if size > len(self.healed):  # it reaches into what the tokenizer adds before a text
             return self

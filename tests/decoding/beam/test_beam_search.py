@@ -15,7 +15,8 @@ from selectrie.core.automaton import ChoiceAutomaton
 from selectrie.core.rows import DenseRows
 from selectrie.core.token_trie import TokenTrie
 from selectrie.core.types import Capacity, Limits, ModelKind
-from selectrie.decoding.beam.search import BeamOutcome, BeamSpec, BeamTask
+from selectrie.decoding.beam.expansion import BeamOutcome, BeamSpec
+from selectrie.decoding.beam.search import BeamTask
 from selectrie.engine.scheduler.scheduler import Job, Scheduler
 from selectrie.errors import OptionError, ProtocolError, TokenRangeError
 from selectrie.options import BeamSearchParams
@@ -57,7 +58,7 @@ def texts(*pieces: str) -> list[tuple[int, ...]]:
 def task_of(paths, beam=EVERYTHING, terminator="none", **spec) -> BeamTask:
     """A beam search over some token paths."""
     automaton = paths if hasattr(paths, "allowed") else automaton_of(paths)
-    return BeamTask(PROMPT, automaton, BeamSpec(VOCABULARY, beam, terminator, **spec))
+    return BeamTask(PROMPT, automaton, BeamSpec(VOCABULARY, beam, terminator=terminator, **spec))
 
 
 def search(model, paths, beam=EVERYTHING, terminator="none", **spec) -> BeamOutcome:
@@ -331,7 +332,7 @@ def test_paths_of_one_text_are_added_up():
     """`cat` as one token, as `ca|t` and as `c|at` is one text with the sum of the three."""
     model = TableModel({(): {"cat": 0.2, "ca": 0.3, "c": 0.1, "b": 0.25}, ("ca",): {"t": 0.5}, ("c",): {"at": 0.4}})
     paths = texts("cat", "ca|t", "c|at", "b")
-    spec = BeamSpec(VOCABULARY, EVERYTHING, "none")
+    spec = BeamSpec(VOCABULARY, EVERYTHING, terminator="none")
     outcome = run(BeamTask(np.array([0], dtype=np.int32), automaton_of(paths), spec), model)
     assert [path.data for path in outcome.finished] == [b"cat", b"b"]
     assert outcome.finished[0].logp == pytest.approx(log(0.2 + 0.15 + 0.04), abs=NEAR)
@@ -342,7 +343,7 @@ def test_paths_of_one_text_are_added_up():
 def test_without_merging_the_best_path_stands_for_a_text():
     """Then the other token of the same probability comes first, and no text comes twice."""
     model = TableModel({(): {"cat": 0.2, "ca": 0.3, "c": 0.1, "b": 0.25}, ("ca",): {"t": 0.5}, ("c",): {"at": 0.4}})
-    spec = BeamSpec(VOCABULARY, replace(EVERYTHING, merge_equal_text=False), "none")
+    spec = BeamSpec(VOCABULARY, replace(EVERYTHING, merge_equal_text=False), terminator="none")
     outcome = run(BeamTask(np.array([0], dtype=np.int32), automaton_of(texts("cat", "ca|t", "c|at", "b")), spec), model)
     assert [(path.data, path.n_paths) for path in outcome.finished] == [(b"b", 1), (b"cat", 3)]
 
@@ -532,7 +533,7 @@ def test_healed_bytes_are_taken_off():
     table = {(): {" c": 0.3, " cat": 0.2, " car": 0.1, " ": 0.1}, (" c",): {"at": 0.5, "a": 0.2}, (" ",): {"c": 0.5}}
     model = TableModel(table | {(" ", "c"): {"at": 0.1}})
     paths = texts(" cat", " c|at", " |c|at", " car")
-    spec = BeamSpec(VOCABULARY, EVERYTHING, "none", healed=b" c")
+    spec = BeamSpec(VOCABULARY, EVERYTHING, terminator="none", healed=b" c")
     prompt = np.array([0], dtype=np.int32)
     outcome = run(BeamTask(prompt, automaton_of(paths), spec), model)
     p_c = 0.3 + 0.2 + 0.1 + 0.1 * 0.5
@@ -572,7 +573,7 @@ def test_close_steps_are_named():
     paths = texts("a|b|s", "a|c|s")
     prompt = np.array([0], dtype=np.int32)
     for tolerance, expected in ((0.0, ()), (0.1, (2,))):
-        spec = BeamSpec(VOCABULARY, BeamSearchParams(width=1, max_tokens=4), "none", tolerance=tolerance)
+        spec = BeamSpec(VOCABULARY, BeamSearchParams(width=1, max_tokens=4), terminator="none", tolerance=tolerance)
         assert run(BeamTask(prompt, automaton_of(paths), spec), model).close_steps == expected
 
 

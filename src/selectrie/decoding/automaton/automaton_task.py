@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from bisect import bisect_left, insort
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import TypeVar
 
 import numpy as np
@@ -13,14 +13,11 @@ import numpy as np
 from selectrie.core.automaton import Automaton, allowed_ids, allows, is_any
 from selectrie.core.numerics import Interval
 from selectrie.core.rows import Reads, Rows
-from selectrie.core.types import ROOT, Capacity, FloatArray, IntArray
-from selectrie.core.vocabulary import Vocabulary
-from selectrie.decoding.search_state import HeldNodes, PathTree
+from selectrie.core.types import ROOT, FloatArray, IntArray
+from selectrie.decoding.search_state import HeldNodes, PathSpec, PathTree
 from selectrie.decoding.task import TaskBase
-from selectrie.errors import OptionError, ProtocolError
 from selectrie.options import DEFAULT_SEARCH, SearchParams, at_least, one_of
-from selectrie.options.selection import GRAMMAR_TERMINATORS
-from selectrie.tokenization.healing import Healed, HealedMass
+from selectrie.tokenization.healing import HealedMass
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -111,29 +108,21 @@ def _merge_paths(group: list[FinishedPath]) -> FinishedPath:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class AutomatonSpec:
+class AutomatonSpec(PathSpec):
     """The specification of a search on an automaton, checked on construction.
 
     Attributes:
         max_tokens: Maximum number of tokens of a path, not counting those that spell
             only healed bytes.
-        terminator: "eog" (the end of generation is part of the event), "none", or
-            "unless-continued" (no token that the automaton allows comes next).
         rule: "joint", or "token_mean" (the joint divided by the number of tokens, those
             that spell only healed bytes left out).
         search: Number of texts, stop rule, budget and width. The stop rule "all" goes
             on until no path is open.
-        healed: Bytes of the prompt that every path spells first. Every score is
-            conditional on them.
         space_prefix: Bytes that every path spells after those (the space that a
             tokenizer adds before text, a delimiter). Scores are not conditional on
             them.
-        canonical: Returns whether a finished path is canonical: the tokenizer's own
-            encoding of its text. None means that every path counts.
         canonical_path: Returns the canonical path of the text that these tokens spell,
             empty for none.
-        may_be_adjacent: Returns whether these two tokens may be neighbours in a
-            canonical path.
         last: The prompt's last token, before the first one of the path; None if not
             known.
         merge_equal_text: Whether finished paths of one text count as one, so that the k
@@ -146,35 +135,20 @@ class AutomatonSpec:
             them is looked for. None for no maximum.
     """
 
-    vocabulary: Vocabulary = field(repr=False)
     max_tokens: int = 128
-    terminator: str = "eog"
     rule: str = "joint"
     search: SearchParams = DEFAULT_SEARCH
-    healed: bytes = b""
     space_prefix: bytes = b""
-    canonical: Callable[[Sequence[int]], bool] | None = None
     canonical_path: Callable[[Sequence[int]], Sequence[int]] | None = None
-    may_be_adjacent: Callable[[int, int], bool] | None = None
     last: int | None = None
     merge_equal_text: bool = True
-    tolerance: float = 0.0
     min_score: float = -np.inf
     max_children: int | None = None
 
     def __post_init__(self) -> None:
+        PathSpec.__post_init__(self)  # no `super()`: a class with slots is another one by now
         at_least("max_tokens", self.max_tokens, 1, optional=False)
-        one_of("terminator", self.terminator, GRAMMAR_TERMINATORS)
         one_of("rule", self.rule, ("joint", "token_mean"))
-        if not 0 <= self.tolerance < np.inf:
-            raise OptionError("tolerance", self.tolerance, "a finite number of nats, at least 0")
-        if self.terminator == "eog" and not len(self.vocabulary.eog):
-            raise OptionError("terminator", "eog", "'none': this model has no end-of-generation token")
-
-    @property
-    def healing(self) -> Healed:
-        """Return the record that tells which tokens spell only healed bytes."""
-        return Healed(len(self.healed), self.vocabulary.lengths)
 
     def finished_path(self, tree: PathTree, node: int, terminator: float, logp: float, score: float) -> FinishedPath:
         """Return the `FinishedPath` that ends at a node.
@@ -286,11 +260,7 @@ class AutomatonTask(TaskBase[list[int], R]):
     """
 
     def __init__(self, prompt: IntArray, automaton: Automaton, spec: AutomatonSpec) -> None:
-        if len(prompt) == 0:
-            raise ProtocolError("a search needs a prompt of at least one token")
-        spec.vocabulary.check_tokens(prompt)
-        floor = Capacity(rows=1, nodes=spec.max_tokens + len(spec.healed), sequences=1)
-        super().__init__(prompt, floor, [ROOT])
+        super().__init__(prompt, spec.floor(prompt, spec.max_tokens), [ROOT])
         self._automaton, self._spec = automaton, spec
         self._tree = PathTree(automaton.start(), spec.healing)
         self._set_ends(ROOT)

@@ -12,29 +12,19 @@ from selectrie.core.automaton import Automaton, allowed_ids, allows, is_any
 from selectrie.core.numerics import Interval
 from selectrie.core.rows import Reads, Rows
 from selectrie.core.types import NO_NODE, ROOT, BoolArray, FloatArray, IntArray
-from selectrie.core.vocabulary import Vocabulary
-from selectrie.decoding.search_state import PathTree
+from selectrie.decoding.search_state import PathSpec, PathTree
 from selectrie.errors import OptionError
-from selectrie.options import DEFAULT_BEAM, BeamSearchParams, natural, one_of
-from selectrie.options.selection import GRAMMAR_TERMINATORS
+from selectrie.options import DEFAULT_BEAM, BeamSearchParams, natural
 from selectrie.results import TokenScore
-from selectrie.tokenization.healing import Healed
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class BeamSpec:
+class BeamSpec(PathSpec):
     """The specification of a beam search, checked on construction.
 
     Attributes:
         beam: The options. This task ignores `beam.exact`, and uses the field
-            `terminator` below in place of `beam.terminator`.
-        terminator: "eog", "none" or "unless-continued", as in `AutomatonSpec`.
-        healed: Bytes of the prompt that every path spells first. Every score is
-            conditional on them.
-        canonical: Returns whether the tokens of a finished path are the tokenizer's own
-            encoding of their text. None means no check.
-        may_be_adjacent: Returns whether two tokens may be neighbours in the tokenizer's
-            encoding of any text.
+            `terminator` in place of `beam.terminator`.
         may_start: Returns whether the tokenizer's encoding of some text may begin with
             these tokens. It may err, so paths that it refuses are not followed and
             count in `BeamOutcome.lost`.
@@ -43,27 +33,9 @@ class BeamSpec:
             The others have bounds, and are not followed.
     """
 
-    vocabulary: Vocabulary = field(repr=False)
     beam: BeamSearchParams = DEFAULT_BEAM
-    terminator: str = "eog"
-    healed: bytes = b""
-    canonical: Callable[[Sequence[int]], bool] | None = None
-    may_be_adjacent: Callable[[int, int], bool] | None = None
     may_start: Callable[[Sequence[int]], bool] | None = None
-    tolerance: float = 0.0
     reads_only_best: bool = False
-
-    def __post_init__(self) -> None:
-        one_of("terminator", self.terminator, GRAMMAR_TERMINATORS)
-        if self.terminator == "eog" and not len(self.vocabulary.eog):
-            raise OptionError("terminator", "eog", "'none': this model has no end-of-generation token")
-        if not 0 <= self.tolerance < np.inf:
-            raise OptionError("tolerance", self.tolerance, "a finite number of nats, at least 0")
-
-    @property
-    def healing(self) -> Healed:
-        """Return the record that tells which tokens spell only healed bytes."""
-        return Healed(len(self.healed), self.vocabulary.lengths)
 
 
 @dataclass(frozen=True, slots=True)

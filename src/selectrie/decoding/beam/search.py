@@ -22,15 +22,11 @@ from selectrie.decoding.beam.expansion import (
     FinishedText,
     Follower,
     Key,
-    PathView,
     add_up,
 )
 from selectrie.decoding.search_state import HeldNodes
 from selectrie.decoding.task import Ask, TaskBase
-from selectrie.errors import ProtocolError
 from selectrie.tokenization.healing import HealedMass
-
-__all__ = ["BeamOutcome", "BeamPath", "BeamSpec", "BeamTask", "PathView"]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -168,11 +164,7 @@ class BeamTask(TaskBase[list[int], BeamOutcome]):
         *,
         on_found: Callable[[bytes, float], None] | None = None,
     ) -> None:
-        if len(prompt) == 0:
-            raise ProtocolError("a search needs a prompt of at least one token")
-        spec.vocabulary.check_tokens(prompt)
-        floor = Capacity(rows=1, nodes=spec.beam.max_tokens + len(spec.healed), sequences=1)
-        super().__init__(prompt, floor, [ROOT])
+        super().__init__(prompt, spec.floor(prompt, spec.beam.max_tokens), [ROOT])
         self._spec, self._beam = spec, spec.beam
         self._on_found, self._best_score = on_found, -np.inf
         self._expander = BeamExpander(automaton, spec)

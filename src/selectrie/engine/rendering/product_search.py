@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from selectrie.core.automaton import Automaton, ChoiceAutomaton, ProductAutomaton
+from selectrie.core.numerics import common_length
 from selectrie.core.token_trie import TokenTrie
 from selectrie.core.types import Cost, FloatArray, Limits
 from selectrie.core.vocabulary import Vocabulary
@@ -354,7 +355,13 @@ class ProductSearch:
         beam = BeamSearchParams(
             width=width, n=n_best, max_tokens=paths.longest, canonical_only=paths.canonical is not None
         )
-        spec = BeamSpec(self._vocabulary, beam, self._terminator, canonical=paths.canonical, may_start=paths.may_start)
+        spec = BeamSpec(
+            self._vocabulary,
+            beam,
+            paths.may_start,
+            terminator=self._terminator,
+            canonical=paths.canonical,
+        )
         handle = self._group.begin(BeamTask(paths.context.tokens, paths.automaton, spec))
         outcome = handle.result()
         for path in outcome.finished:
@@ -571,7 +578,8 @@ def _prepare_scoring(vocabulary: Vocabulary, searched: _SearchedProduct) -> Prep
 
 def _to_encoded_choices(context: ProductContext, paths: list[tuple[int, ...]]) -> EncodedChoices:
     """Return paths after the context in the form that `encode_choices` returns."""
-    own = context.prompt_tokens[len(context.tokens) :].tolist()
+    own = context.prompt_tokens[len(context.tokens) :]
+    shifts = [len(own) - common_length(own, np.array(path, dtype=np.int32)) for path in paths]
     return EncodedChoices(
         context=context.tokens,
         tokens=np.array([token for path in paths for token in path], dtype=np.int32),
@@ -579,21 +587,10 @@ def _to_encoded_choices(context: ProductContext, paths: list[tuple[int, ...]]) -
         first_scored=np.zeros(len(paths), dtype=np.int32),
         prompt_tokens=context.prompt_tokens,
         healed=context.healed,
-        boundary_shift=np.array([_boundary_shift(own, path) for path in paths], dtype=np.int32),
+        boundary_shift=np.array(shifts, dtype=np.int32),
         following_bytes=len(context.tail),
         boundary=context.boundary,
     )
-
-
-def _boundary_shift(own: Sequence[int], path: Sequence[int]) -> int:
-    """Return how many tokens of `own` the path changes, from its first change on.
-
-    Args:
-        own: The prompt's tokens after the context.
-        path: The tokens of a choice after the context.
-    """
-    same = next((i for i, (a, b) in enumerate(zip(own, path, strict=False)) if a != b), min(len(own), len(path)))
-    return len(own) - same
 
 
 def _score_texts(session: Session, prepared: PreparedSelect, searched: _SearchedProduct) -> tuple[Selection, float]:

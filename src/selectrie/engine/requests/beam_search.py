@@ -16,7 +16,8 @@ from selectrie.core.token_trie import TokenTrie
 from selectrie.core.types import Cost
 from selectrie.decoding.automaton.automaton_search import AutomatonSearch
 from selectrie.decoding.automaton.automaton_task import AutomatonOutcome, accepts
-from selectrie.decoding.beam.search import BeamOutcome, BeamPath, BeamSpec, BeamTask
+from selectrie.decoding.beam.expansion import BeamOutcome, BeamPath, BeamSpec
+from selectrie.decoding.beam.search import BeamTask
 from selectrie.decoding.scoring.rules import coverage_of
 from selectrie.decoding.scoring.tolerance import ROUNDING
 from selectrie.engine.requests.choice_scores import bound_coverage
@@ -172,8 +173,8 @@ class PreparedBeamSearch:
         spec = BeamSpec(
             constrained.vocabulary,
             beam,
-            constrained.terminator,
-            constrained.healed,
+            terminator=constrained.terminator,
+            healed=constrained.healed,
             canonical=canonicity.is_canonical if beam.canonical_only else None,
             may_be_adjacent=constrained.may_join if is_checked else None,
             may_start=canonicity.may_start if is_checked else None,

@@ -22,6 +22,7 @@ from typing import Protocol, TypeVar, cast
 import numpy as np
 
 from selectrie.core.model import CopiesPaths, Extension, Model, chain
+from selectrie.core.numerics import common_length
 from selectrie.core.sized_cache import SizedCache
 from selectrie.core.types import ROOT, Cost, IntArray
 from selectrie.decoding.task import Task
@@ -116,13 +117,6 @@ class _ModelMemory:
             charge(job.cost)
         answer: R = job.future.result()
         return answer, job.cost
-
-
-def common_length(one: IntArray, other: IntArray) -> int:
-    """Return the length of the longest common prefix of two token paths."""
-    n = min(len(one), len(other))
-    differs = np.flatnonzero(one[:n] != other[:n])
-    return int(differs[0]) if len(differs) else n
 
 
 def uses_chunks(model: Model) -> bool:

@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from selectrie.core.model import ModelDescription
-from selectrie.core.numerics import Interval
+from selectrie.core.numerics import Interval, common_length
 from selectrie.core.token_trie import TokenTrie
 from selectrie.core.types import FloatArray, IntArray, Limits, OffsetArray
 from selectrie.core.vocabulary import Vocabulary, to_bytes
@@ -646,9 +646,7 @@ def _add_path(paths: list[bytes], path: IntArray) -> int:
     at = bisect_left(paths, data)
     n_shared = 0
     for other in paths[max(0, at - 1) : at + 1]:
-        n = min(len(path), len(other) // 4)
-        differs = np.flatnonzero(path[:n] != np.frombuffer(other, dtype=">i4")[:n])
-        n_shared = max(n_shared, int(differs[0]) if len(differs) else n)
+        n_shared = max(n_shared, common_length(path, np.frombuffer(other, dtype=">i4")))
     if n_shared < len(path):
         paths.insert(at, data)
     return len(path) - n_shared

@@ -10,6 +10,7 @@ from datetime import datetime
 from typing import Any, Protocol, TypeVar, cast
 
 from selectrie.core.model import CopiesPaths, Model, ModelDescription
+from selectrie.core.numerics import common_length
 from selectrie.core.path_model import REMOTE
 from selectrie.core.types import Cost, IntArray, SelfCheck
 from selectrie.core.vocabulary import TIME_ARGUMENT, Vocabulary
@@ -21,7 +22,6 @@ from selectrie.engine.requests.canonical_memory import (
     CanonicalMemory,
     Claim,
     JointCache,
-    common_length,
     evaluate_context,
     new_memory,
 )

@@ -99,18 +99,10 @@ class LookupDrafter:
             windows = np.lib.stride_tricks.sliding_window_view(tokens[:-1], n)
             matches = np.flatnonzero((windows == tokens[len(tokens) - n :]).all(axis=1))
             if len(matches):
-                return _as_chain(_repeat_from(tokens, int(matches[-1]) + n, min(self._n_tokens, max_tokens)))
+                start, n_guessed = int(matches[-1]) + n, min(self._n_tokens, max_tokens)
+                guessed = np.resize(tokens[start : start + n_guessed], n_guessed)
+                return np.arange(-1, n_guessed - 1, dtype=np.int32), guessed.astype(np.int32)
         return _NOTHING
-
-
-def _repeat_from(tokens: IntArray, start: int, n: int) -> IntArray:
-    """Return n tokens from `start` on, int32[n], repeated if the text ends before."""
-    return np.resize(tokens[start : start + n], n)
-
-
-def _as_chain(tokens: IntArray) -> tuple[IntArray, IntArray]:
-    """Return tokens as an unbranched proposal: the parent of each, and the tokens."""
-    return np.arange(-1, len(tokens) - 1, dtype=np.int32), tokens.astype(np.int32)
 
 
 def check_draft(drafter: Drafter, model: ModelDescription) -> None:

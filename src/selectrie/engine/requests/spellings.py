@@ -31,7 +31,7 @@ from selectrie.engine.requests.select import PreparedScore, prepare_score
 from selectrie.engine.requests.selection import Choices, PreparedSelect, SelectRequest, read_choices
 from selectrie.engine.requests.session import Session
 from selectrie.errors import ChoiceError, IncompatibleOptionsError, OptionError, OptionRef, TextError, words
-from selectrie.options import DEFAULT_SEARCH, MAX_SPELLING_ROWS, SPELLING_ROWS, SearchParams, SpellingParams
+from selectrie.options import DEFAULT_SEARCH, MAX_SPELLING_ROWS, SPELLING_ROWS, SpellingParams
 from selectrie.results import Certificate, ChoiceSpellings, Selection, Spellings, TextScore
 from selectrie.tokenization.encoding import EncodedChoices
 from selectrie.tokenization.prompts import Prompt
@@ -345,9 +345,8 @@ def prepare_spelling_select(
     vocabulary, choices = model.vocabulary, read_choices(choices)
     options = selection.resolve_turn_terminator(vocabulary, options, prompt)
     options = replace(options, terminator=_resolve_terminator(vocabulary, choices, options))
-    prepared = selection.prepare_selection(
-        model, prompt, choices, replace(options, search=_exhaustive_options(options.search))
-    )
+    search = replace(options.search, method="exhaustive", budget_nodes=None)  # for the canonical spellings
+    prepared = selection.prepare_selection(model, prompt, choices, replace(options, search=search))
     encoded = prepared.encoded
     lengths = np.diff(encoded.offsets)
     if lengths.max(initial=0) > MAX_TOKENS:
@@ -411,11 +410,6 @@ def _resolve_terminator(vocabulary: Vocabulary, choices: Choices, options: Selec
             "terminator", "auto", "'none': one choice continues another, and this model has no end-of-generation token"
         )
     return "eog"
-
-
-def _exhaustive_options(search: SearchParams) -> SearchParams:
-    """Return the search options for scoring the canonical spellings."""
-    return replace(search, method="exhaustive", budget_nodes=None)
 
 
 def _rule_name(rule: str) -> str:
