@@ -393,9 +393,9 @@ class Transport:
         assert found is not None  # noqa: S101 - only what may lack is None
         return found
 
-    async def try_post(self, path: str, body: Mapping[str, Any], *, max_bytes: int = 4 << 20) -> JsonValue | None:
+    async def try_post(self, path: str, body: Mapping[str, Any]) -> JsonValue | None:
         """Return the answer as `post` does; None if the server lacks the path."""
-        return await self._request("POST", path, body, max_bytes, may_lack=True)
+        return await self._request("POST", path, body, 4 << 20, may_lack=True)
 
     async def _request(
         self, method: str, path: str, body: Mapping[str, Any] | None, max_bytes: int, *, may_lack: bool

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
 from math import prod
-from typing import TypeAlias, cast
+from typing import TypeAlias
 
 import numpy as np
 
@@ -24,8 +24,7 @@ from selectrie.engine.requests import selection as selections
 from selectrie.engine.requests.selection import SelectRequest
 from selectrie.engine.requests.session import Session
 from selectrie.errors import OptionError
-from selectrie.options import SearchParams, at_least, one_of
-from selectrie.options.keywords import SearchMethod
+from selectrie.options import SearchParams, at_least
 from selectrie.results import Certificate, Selection
 from selectrie.results.page import Assignment, JointSelection
 from selectrie.template.values.values import SlotOption
@@ -35,7 +34,6 @@ MAX_LISTED = 20_000
 """Maximum number of assignments scored as listed choices; more are searched."""
 MAX_ASSIGNMENTS = 50
 """Maximum number of assignments in an answer, unless `k` is larger."""
-METHODS = ("auto", "exhaustive", "best_first")
 _MAX_ROUNDING = 1e-9
 """Maximum distance of a probability's bounds that counts as rounding."""
 
@@ -81,7 +79,6 @@ class JointRequest:
         k: Number of best assignments whose order must be certain.
         budget: Maximum number of nodes to evaluate. None means no limit if assignments
             are listed, and `product_search.MAX_NODES` if they are searched.
-        method: "auto", "exhaustive" (only if assignments are listed) or "best_first".
         width: Number of nodes in a model call of a search.
         max_listed: Maximum number of assignments that are listed.
     """
@@ -89,7 +86,6 @@ class JointRequest:
     parts: tuple[str | JointSlot, ...]
     k: int = 1
     budget: int | None = None
-    method: str = "auto"
     width: int = 16
     max_listed: int = MAX_LISTED
 
@@ -98,10 +94,6 @@ class JointRequest:
         at_least("budget", self.budget, 1)
         at_least("width", self.width, 1, optional=False)
         at_least("max_listed", self.max_listed, 1, optional=False)
-        one_of("method", self.method, METHODS)
-        if self.method == "exhaustive" and self.n_assignments > self.max_listed:
-            allowed = f"'auto' or 'best_first' with {self.n_assignments} assignments, more than {self.max_listed}"
-            raise OptionError("method", self.method, allowed)
         if not self.slots:
             raise OptionError("parts", self.parts, "at least one slot")
         names = self.names
@@ -184,8 +176,7 @@ def _select_request(request: JointRequest, context: SlotContext) -> SelectReques
 
     At least the two best texts are asked for.
     """
-    method = cast("SearchMethod", request.method)
-    search = SearchParams(method=method, k=_n_best(request), budget_nodes=request.budget, width=request.width)
+    search = SearchParams(k=_n_best(request), budget_nodes=request.budget, width=request.width)
     return SelectRequest(terminator=_terminator(context), following=context.following, search=search)
 
 

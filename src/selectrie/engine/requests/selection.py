@@ -219,12 +219,7 @@ class PreparedSelect:
 
 
 def prepare_selection(
-    model: ModelDescription,
-    prompt: Prompt,
-    choices: Choices,
-    request: SelectRequest,
-    *,
-    premises: Sequence[Prompt] | None = None,
+    model: ModelDescription, prompt: Prompt, choices: Choices, request: SelectRequest
 ) -> PreparedSelect:
     """Check and tokenize a request for a selection.
 
@@ -233,8 +228,6 @@ def prepare_selection(
         prompt: The prompt.
         choices: The texts, or a mapping from values to texts.
         request: The options.
-        premises: Prompts of the baseline for the rules "pmi" and "calibrated", instead
-            of the rule's own. They are tokenized with the options of `prompt`.
 
     Raises `RequestError` for everything that can be found invalid without a model call.
     """
@@ -242,7 +235,7 @@ def prepare_selection(
     if prompting is not request.prompting:
         request = replace(request, prompting=prompting)
     request = resolve_turn_terminator(model.vocabulary, request, prompt)
-    return SelectPlan(model, choices, request, premises=premises).prepare(prompt)
+    return SelectPlan(model, choices, request).prepare(prompt)
 
 
 def resolve_turn_terminator(vocabulary: Vocabulary, request: SelectRequest, prompt: Prompt) -> SelectRequest:
@@ -267,7 +260,8 @@ class SelectPlan:
         model: The model.
         choices: The texts, or a mapping from values to texts.
         request: The options.
-        premises: As in `prepare_selection`.
+        premises: Prompts of the baseline for the rules "pmi" and "calibrated", instead
+            of the rule's own. They are tokenized with the options of `prompt`.
         groups: As in `PreparedSelect`.
 
     Raises `RequestError` for choices and options that are invalid for every prompt.
