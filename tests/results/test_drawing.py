@@ -395,6 +395,14 @@ def test_sentences_of_a_selection():
     assert alone["winner"] == "' a', no other choice"
 
 
+def test_an_impossible_choice_is_drawn():
+    """Its log-probability is a text; JSON has no infinity."""
+    with np.errstate(divide="ignore"):
+        drawn = draw_selection(answer((" a", 0.5), (" b", 0.0)))
+    words = json.dumps(drawn, allow_nan=False)
+    assert '"name": "log-probability", "value": null, "text": "-inf"' in words
+
+
 def test_other_rules_have_bars_and_no_odds():
     """The margin has its own unit, and there is no strip of what the model would say."""
     selection = armour(rule="token_mean", choices=armour().choices)

@@ -393,7 +393,7 @@ class Samples(JsonRecord, Sequence[Hypothesis]):
 
     def _repr_html_(self) -> str:
         """Return the texts with bars, for notebooks."""
-        shown = [(one.text, one.logp, one.complete) for one in self.texts[:_REPR_ROWS]]
+        shown = [(h.text, h.logp, h.complete) for h in self.texts[:_REPR_ROWS]]
         caption = f"{self.grammar} · {len(self)} {'exact' if self.exact else 'local'} draws"
         drawing = draw_texts(shown, title=caption, n=len(self), tolerance=written_tolerance(self.signature))
         return to_html(drawing, before=[caption, *(f"! {advice}" for advice in self.warnings)])

@@ -489,7 +489,7 @@ class PromptLogprobs(JsonRecord):
     @property
     def n_rows(self) -> int:
         """Return the number of tokens that have a log-probability."""
-        return sum(one is not None for one in self.logp)
+        return sum(logp is not None for logp in self.logp)
 
     @property
     def tolerance(self) -> float | None:
@@ -526,8 +526,8 @@ class PromptLogprobs(JsonRecord):
         at_least("start", start, first, max_value=len(self), optional=False)
         at_least("stop", stop, start, max_value=len(self), optional=False)
         total = 0.0
-        for one in reversed(self.logp[start:stop]):
-            total += 0.0 if one is None else one
+        for logp in reversed(self.logp[start:stop]):
+            total += 0.0 if logp is None else logp
         return total, all(self.is_greedy[start:stop])
 
     @property

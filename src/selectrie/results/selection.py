@@ -181,7 +181,7 @@ class Selection(JsonRecord):
 
     def __contains__(self, choice: object) -> bool:
         """Return whether iteration yields this choice, or one with this text."""
-        return any(choice in (one, one.text) for one in self)
+        return any(choice in (found, found.text) for found in self)
 
     @property
     def value(self) -> object:
@@ -279,8 +279,8 @@ class Selection(JsonRecord):
         if not self.healed:
             return self.top_tokens
         n = len(self.healed)
-        found = tuple(one for one in self.top_tokens if one.piece.startswith(self.healed) and len(one.piece) > n)
-        return found if sum(math.exp(one.logp - self.log_heal) for one in found) > _LARGE_SHARE else ()
+        found = tuple(t for t in self.top_tokens if t.piece.startswith(self.healed) and len(t.piece) > n)
+        return found if sum(math.exp(token.logp - self.log_heal) for token in found) > _LARGE_SHARE else ()
 
     def _missing_space(self) -> str:
         """Return the sentence on the space that the choices seem to lack, or ""."""
@@ -289,7 +289,7 @@ class Selection(JsonRecord):
         tokens, n = self._next_tokens(), len(self.healed)
         if not tokens:
             return _GLUED_CAUSE if _WORD_END.search(self.healed) else ""
-        spaced = sum(math.exp(one.logp - self.log_heal) for one in tokens if one.piece[n:].startswith(b" "))
+        spaced = sum(math.exp(token.logp - self.log_heal) for token in tokens if token.piece[n:].startswith(b" "))
         return _SPACE_CAUSE if spaced > _LARGE_SHARE else ""
 
     @property

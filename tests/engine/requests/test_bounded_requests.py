@@ -13,6 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from selectrie import Template
+from selectrie.core.notation import percent
 from selectrie.core.rows import DenseRows
 from selectrie.core.types import NO_NODE
 from selectrie.decoding.trie.best_first import BestFirst
@@ -64,11 +65,10 @@ def test_bounds_are_shown_wherever_the_number_is():
     with engine() as llm, whole() as exact:
         found, expected, scored = llm.select("a ", CHOICES), exact.select("a ", CHOICES), llm.score("a ", "cat")
     best = found.choices[found.index]
-    shown = f"{best.logp:.3f} … {best.logp_upper:.3f}"
-    assert shown in repr(found)
+    assert f"logp {best.logp:.3f} to {best.logp_upper:.3f}" in repr(found)
     assert set_words(found, found.index) in found._repr_html_()
-    assert f"coverage={found.coverage:.3g} … {found.coverage_high:.3g}" in repr(found)
-    assert f"{scored.logp:.4f} … {scored.logp_upper:.4f}" in repr(scored)
+    assert f"coverage {percent(found.coverage, 0.0)} to {percent(found.coverage_high, 0.0)}" in repr(found)
+    assert f"logp {scored.logp:.3f} to {scored.logp_upper:.3f}" in repr(scored)
     written = json.loads(json.dumps(found.to_dict()))
     assert written["coverage_high"] == found.coverage_high
     assert written["choices"][0]["logp_upper"] > written["choices"][0]["logp"]

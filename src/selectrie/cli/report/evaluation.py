@@ -97,9 +97,9 @@ def tasks_report(tasks: Sequence[tuple[str, str, Sequence[str], Sequence[str]]])
     """
     table = make_table("task", "metrics", "reads records of", texts=(0, 1, 2), style="dim")
     for name, kind, metrics, shapes in tasks:
-        own = ", ".join(metrics) + ("" if kind == "multiple_choice" else f" ({kind})")
+        measured = ", ".join(metrics) + ("" if kind == "multiple_choice" else f" ({kind})")
         for i, shape in enumerate(shapes):
-            table.add_row(*map(Text, (name if i == 0 else "", own if i == 0 else "", shape)))
+            table.add_row(*map(Text, (name if i == 0 else "", measured if i == 0 else "", shape)))
     return table
 
 

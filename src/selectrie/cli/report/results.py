@@ -280,8 +280,8 @@ def beam_facts(result: BeamResult, *, explain: bool = True, remedy: str = "--exa
 def _dropped_sentence(result: BeamResult) -> str:
     """Return how many paths of a beam search were dropped, and why; "" for none."""
     words = [
-        f"{count(n, one)} {what}"
-        for n, one, what in (
+        f"{count(n, noun)} {what}"
+        for n, noun, what in (
             (result.n_merged, "path", "spelled a text that another spells"),
             (result.n_refused, "path", "no tokenizer would make"),
             (result.n_dead_ends, "dead end", "dropped"),
@@ -375,14 +375,14 @@ def extraction_report(found: Extraction[Any], *, top: int = 1, unnamed: str | No
         unnamed: Name of the default model if the caller named none, else None.
     """
     values = make_table("value", "p", texts=(0,))
-    for one in found.top(top):
-        values.add_row(Text(one.text), found.share_words(one))
+    for extracted in found.top(top):
+        values.add_row(Text(extracted.text), found.share_words(extracted))
     parts: list[RenderableType] = [values, Text()]
     for name, marginal in found.marginals.items():
-        own = make_table(name, "p", texts=(0,))
+        table = make_table(name, "p", texts=(0,))
         for value in sorted(marginal, key=lambda value: -(marginal[value] or marginal.low[value]))[:_MAX_ROWS]:
-            own.add_row(Text(str(jsonable(value))), marginal.share_words(value))
-        parts += [own, Text()]
+            table.add_row(Text(str(jsonable(value))), marginal.share_words(value))
+        parts += [table, Text()]
     proved = "no other value is more probable" if found.is_proved else "other values may be more probable"
     if found.is_tie:
         proved += ", but for a near tie: another may be as probable within rounding (--rescore)"

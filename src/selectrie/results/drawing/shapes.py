@@ -13,6 +13,7 @@ from html import escape
 from pathlib import Path
 
 from selectrie.core.notation import cells_of, cut
+from selectrie.results.plain import number
 
 CELL = 7.6
 """Upper estimate of the width in pixels of a character in the font of data texts."""
@@ -68,7 +69,7 @@ class Item:
         """Return a dictionary ready for JSON."""
         return {
             "label": self.label,
-            "numbers": [{"name": name, "value": value, "text": text} for name, value, text in self.numbers],
+            "numbers": [{"name": name, "value": number(value), "text": text} for name, value, text in self.numbers],
             "marks": list(self.marks),
             "node": self.node,
             "children": [one.to_dict() for one in self.children],

@@ -252,7 +252,7 @@ class _Layout:
 
     def _list_children(self, node: _Node, at: int) -> list[tuple[_Node, int | None]]:
         """Return what is below a node, the first one last; None is what is hidden."""
-        children: list[tuple[_Node, int | None]] = [(node, one) for one in _order(self._view, self._below[at])]
+        children: list[tuple[_Node, int | None]] = [(node, child) for child in _order(self._view, self._below[at])]
         if self._view.n_hidden[at] and children:
             children.append((node, None))
         elif self._view.n_hidden[at]:
@@ -270,7 +270,7 @@ class _Layout:
     def _add(self, parent: _Node, tokens: list[int]) -> _Node:
         """Add a box for a node, or for several of a run, on the current row."""
         view, at = self._view, tokens[-1]
-        piece = b"".join(view.piece[one] for one in tokens)
+        piece = b"".join(view.piece[token] for token in tokens)
         label = cut(show_bytes(piece), _MAX_CELLS) or "control token"
         left = parent.right + _GAP
         node = _Node(at, label, "", self._row, left, left, parent.text + piece, [], tokens)
@@ -294,7 +294,7 @@ class _Layout:
 
 def _shorten(run: list[int]) -> list[list[int]]:
     """Return the boxes of a run of tokens: one each, or one for the middle of many."""
-    return [[one] for one in run] if len(run) <= _MAX_RUN else [run[:1], run[1:-1], run[-1:]]
+    return [[token] for token in run] if len(run) <= _MAX_RUN else [run[:1], run[1:-1], run[-1:]]
 
 
 def _order(view: TrieView, nodes: list[int]) -> list[int]:
@@ -368,7 +368,7 @@ def _tell(view: TrieView, node: _Node) -> str:
 
 def _step_logp(view: TrieView, node: _Node) -> float | None:
     """Return the log-probability of a node's tokens, given the ones before them."""
-    known = [logp for one in node.tokens if (logp := view.logp[one]) is not None]
+    known = [logp for token in node.tokens if (logp := view.logp[token]) is not None]
     return sum(known) if len(known) == len(node.tokens) else None
 
 
@@ -385,8 +385,8 @@ def _mark_words(view: TrieView, at: int) -> list[str]:
 def _draw_end(view: TrieView, node: _Node, end: End, x: float) -> list[Shape]:
     """Return bar and number of the choice that ends at a node."""
     top, won = _TOP + node.row * _ROW, view.on_winner[node.at]
-    is_greedy = view.on_greedy[node.at] and not any(view.on_greedy[one.at] for one in node.children)
-    won = won and not any(view.on_winner[one.at] for one in node.children)
+    is_greedy = view.on_greedy[node.at] and not any(view.on_greedy[child.at] for child in node.children)
+    won = won and not any(view.on_winner[child.at] for child in node.children)
     mark = (MARKS["winner"] if won else "") + (MARKS["greedy"] if is_greedy else "")
     mark = MARKS["pruned"] if view.pruned[node.at] else mark
     name = "win" if won else "alt" if is_greedy else ""
@@ -445,34 +445,34 @@ def _draw_wanted(tree: _Node, wanted: Sequence[tuple[str, float, str]], row: int
 
 
 def _describe(
-    view: TrieView, node: _Node, end: Callable[[int], End] | None, wanted: Sequence[tuple[str, float, str]] = ()
+    view: TrieView, tree: _Node, end: Callable[[int], End] | None, wanted: Sequence[tuple[str, float, str]] = ()
 ) -> Item:
     """Return the outline of a node and of all below it."""
     items: dict[int, Item] = {}
-    for one in reversed(_walk(node)):
-        logp, whole, choice = _step_logp(view, one), view.logp_prefix[one.at], view.choice[one.at]
+    for node in reversed(_walk(tree)):
+        logp, whole, choice = _step_logp(view, node), view.logp_prefix[node.at], view.choice[node.at]
         numbers: list[tuple[str, float | None, str]] = []
         if logp is not None and whole is not None:
-            numbers.append(("probability of the step", math.exp(logp), one.p))
-            numbers.append(("probability of everything", math.exp(whole), one.p_whole))
+            numbers.append(("probability of the step", math.exp(logp), node.p))
+            numbers.append(("probability of everything", math.exp(whole), node.p_whole))
             numbers.append(("log-probability", whole, write_logp(whole, view.tolerance)))
-        children = [items[child.at] for child in one.children]
+        children = [items[child.at] for child in node.children]
         if choice is not None and end is not None:
             last = end(choice)
             numbers.append((last.name, last.low if last.low == last.high else None, last.words))
             if last.logp is not None and last.logp != (whole, write_logp(whole or 0.0, view.tolerance)):
                 numbers.append(("log-probability of the text", *last.logp))
-        if view.n_hidden[one.at]:
-            p_hidden = view.p_hidden[one.at]
-            shown = () if p_hidden is None else (("share of the set", p_hidden, one.p_hidden),)
-            children.append(Item(count(view.n_hidden[one.at], "more text"), shown))
-        if not one.at:
+        if view.n_hidden[node.at]:
+            p_hidden = view.p_hidden[node.at]
+            shown = () if p_hidden is None else (("share of the set", p_hidden, node.p_hidden),)
+            children.append(Item(count(view.n_hidden[node.at], "more text"), shown))
+        if not node.at:
             children += [
                 Item(f"‹{show_text(label)}›", (("probability", p, words),), ("what the model would say instead",))
                 for label, p, words in wanted
             ]
-        label = f"‹{show_bytes(one.text)}›" if one.at else one.label
-        is_open = bool(one.children or view.n_hidden[one.at])
-        node_number = view.node[one.at] if is_open and one.at else None
-        items[one.at] = Item(label, tuple(numbers), tuple(_mark_words(view, one.at)), node_number, tuple(children))
-    return items[node.at]
+        label = f"‹{show_bytes(node.text)}›" if node.at else node.label
+        is_open = bool(node.children or view.n_hidden[node.at])
+        node_number = view.node[node.at] if is_open and node.at else None
+        items[node.at] = Item(label, tuple(numbers), tuple(_mark_words(view, node.at)), node_number, tuple(children))
+    return items[tree.at]
