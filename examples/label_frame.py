@@ -2,8 +2,9 @@
 
     python examples/label_frame.py [model.gguf]
 
-Needs pandas and the extra `tables`. `classify_many` keeps the index of a Series, so its answers join the frame. A message that
-cannot be asked about has the reason in `error`, and one whose labels the model hardly expects abstains.
+Needs pandas and the extra `tables`. `classify_many` keeps the index of a Series, so its answers join the frame. An example of
+each label helps most models more than any other option. A message that cannot be asked about has the reason in `error`, and one
+whose labels the model hardly expects abstains.
 """
 
 from __future__ import annotations
@@ -17,6 +18,11 @@ import selectrie
 
 TICKETS = Path(__file__).parent / "data" / "tickets.csv"
 LABELS = ["track order", "refund", "reset password"]
+EXAMPLES = [
+    ("Has it been sent?", "track order"),
+    ("I want my money back.", "refund"),
+    ("I lost my password.", "reset password"),
+]
 
 
 def main() -> None:
@@ -26,7 +32,8 @@ def main() -> None:
             tickets["body"],
             LABELS,
             instructions="What does the customer want?",
-            min_label_mass=0.2,
+            examples=EXAMPLES,
+            min_label_mass=0.25,
             on_error="keep",
         )
     routed = tickets.join(found.to_pandas())

@@ -2,7 +2,8 @@
 
     python examples/route_tools.py [model.gguf]
 
-The options of the first slot are pairs: the label that the model reads, and the name of the tool that the program gets. The
+The options of the first slot are pairs: the label that the model reads, and the name of the tool that the program gets. Chat
+turns before the message show it an example of each label, without which small models choose the first label too often. The
 template (`templates/tools.tmpl`) then asks for the arguments that this tool needs, and for no others.
 """
 
@@ -20,6 +21,12 @@ TOOLS = [
     ("opening hours", "shop.hours"),
     ("talk to a human", "desk.call"),
 ]
+EXAMPLES = [
+    ("Where is my order?", "track order"),
+    ("I want to cancel.", "cancel order"),
+    ("When do you open?", "opening hours"),
+    ("Let me talk to somebody.", "talk to a human"),
+]
 DAYS = ["Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday"]
 MESSAGES = [
     "My parcel has not come yet. Where is it? The order number is 70421.",
@@ -32,7 +39,7 @@ MESSAGES = [
 def main() -> None:
     with selectrie.load(*sys.argv[1:2]) as llm:
         for message in MESSAGES:
-            page = llm.render(ROUTER, message=message, tools=TOOLS, days=DAYS)
+            page = llm.render(ROUTER, message=message, tools=TOOLS, examples=EXAMPLES, days=DAYS)
             arguments = ", ".join(f"{name}={page[name]!r}" for name in ("order", "day") if name in page.values)
             print(f"{message}\n  {page['tool']}({arguments})")
 

@@ -24,6 +24,9 @@ class Message(BaseModel):
     text: str
 
 
+PARAMS = selectrie.DecisionParams(calibration="content_free", min_label_mass=0.2, min_confidence=0.3)
+
+
 class Ticket(BaseModel):
     intent: Literal["track order", "refund", "reset password"] = Field(description="What does the customer want?")
     angry: bool = Field(description="The customer is angry.")
@@ -41,7 +44,7 @@ app = FastAPI(lifespan=lifespan)
 @app.post("/tickets")
 async def read_ticket(message: Message, request: Request) -> Ticket:
     try:
-        decision = await request.app.state.llm.adecide(message.text, Ticket, min_label_mass=0.2)
+        decision = await request.app.state.llm.adecide(message.text, Ticket, params=PARAMS)
     except selectrie.SelectrieError as error:
         raise HTTPException(400 if error.exit_code == 2 else 500, str(error)) from error
     if any(answer.abstained for answer in decision.values()):
