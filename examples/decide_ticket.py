@@ -31,8 +31,8 @@ def main() -> None:
         for ticket, decision in zip(TICKETS, llm.decide_iter(TICKETS, QUESTIONS, params=PARAMS), strict=True):
             print(ticket)
             for name, answer in decision.items():
-                told = f"{name}: {answer.value!r} label mass {answer.label_mass:.3f} spread {answer.spread:.3f}"
-                print(f"  {told}{' -> a person: ' + answer.abstained if answer.abstained else ''}")
+                shown = f"{name}: {answer.value!r} label mass {answer.label_mass:.3f} spread {answer.spread:.3f}"
+                print(f"  {shown}{' -> a person: ' + answer.abstained if answer.abstained else ''}")
         usage = llm.decide(TICKETS[0], QUESTIONS, params=PARAMS).usage
         print(f"{usage.prompts} prompts of {usage.input_tokens} tokens")
 

@@ -107,6 +107,15 @@ def test_the_cookbook_shows_the_examples():
     assert [text for text in shown if not any(text in output for output in outputs)] == []
 
 
+def test_masking_and_whole_texts_answer_as_the_page_shows(monkeypatch):
+    """On the embedded model a grammar of llama.cpp falls into New Zealand; the page on other programs shows the lines."""
+    lines = run_here(monkeypatch, "score_or_mask.py").splitlines()
+    page = (ROOT / "docs" / "alternatives.md").read_text(encoding="utf-8")
+    assert lines[0] == "llama.cpp's grammar  New Zealand"
+    assert lines[0] in page
+    assert any(alike(line, lines[-1]) for line in page.splitlines() if line.startswith("whole texts"))
+
+
 @pytest.mark.parametrize("name", ON_PAGES)
 def test_an_example_with_a_template_runs_on_any_model(name, tiny_model, monkeypatch):
     """Each runs to its end on a model that knows nothing, whatever comes out."""

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from types import SimpleNamespace
 
 import pytest
 
 import accuracy
+import trained_classifier
 from accuracy import Answered, Item
 
 
@@ -52,6 +54,18 @@ def test_draws_take_turns_and_halves_are_apart():
     ]
     assert not halves[0] & halves[1]
     assert len(halves[0] | halves[1]) == len(accuracy.TICKETS)
+
+
+def test_a_trained_classifier_knows_the_words_of_its_labels():
+    """Words decide, in pairs where a word alone has both labels, and only among the options of the item."""
+    texts = {"lost": "card is lost", "stolen": "my card was stolen", "fee": "a fee for a card"}
+    counts = {label: Counter(trained_classifier.features(text)) for label, text in texts.items()}
+    assert trained_classifier.features("Is it?") == ["is", "it", "is it"]
+    chosen = [
+        trained_classifier.classify(text, options, counts, 20)
+        for text, options in (("Stolen!", [*counts]), ("a fee", [*counts]), ("was a fee", ["lost", "stolen"]))
+    ]
+    assert chosen == ["stolen", "fee", "stolen"]
 
 
 def test_a_table_of_the_embedded_model(capsys, monkeypatch, tmp_path):
