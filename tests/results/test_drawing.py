@@ -302,11 +302,20 @@ def test_a_trie_shows_each_node_once_and_counts_the_rest(texts: list[str], limit
     assert float(legend.attributes["x"]) + 6 * len(legend.text) <= rough.width
     shown = [choice for choice in view.choice if choice is not None]
     assert len(shown) + sum(view.n_hidden) == len(texts)
+    counted = [re.fullmatch(r"(\d+) more texts?", label) for label in labels_in(drawing.outline)]
+    assert sum(int(one[1]) for one in counted if one) == sum(view.n_hidden)
     hidden = [one for one in view.p_hidden if one is not None]
     assert math.fsum(hidden) == pytest.approx(sum(view.n_hidden) / len(texts))
     numbers = {int(one.attributes["data-node"]) for one in drawing.shapes if "data-node" in one.attributes}
     folded = {node for node, n in zip(view.node, view.n_hidden, strict=True) if node in fold and n}
     assert folded - {0} <= numbers
+
+
+def labels_in(items: tuple[Item, ...]) -> Iterator[str]:
+    """The labels of an outline."""
+    for one in items:
+        yield one.label
+        yield from labels_in(one.children)
 
 
 def test_bars_are_relative_to_one():
