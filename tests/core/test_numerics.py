@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from selectrie.core import numerics
-from selectrie.errors import NonFiniteLogitsError
+from selectrie.core.numerics import Interval
+from selectrie.errors import NonFiniteLogitsError, OptionError
 
 TOLERANCE_NATS = 1e-7
 
@@ -169,3 +170,49 @@ def test_softmax_sums_to_one_or_is_all_zero(scores):
     assert abs(p.sum() - (1.0 if possible else 0.0)) <= 1e-12
     assert (np.diff(p[np.argsort(scores, kind="stable")]) >= 0).all()
     assert (p[scores == -math.inf] == 0).all()
+
+
+def test_logdiffexp_by_hand():
+    """3/4 less 1/2 is 1/4; nothing is left of equal numbers, of two zeros, and of the smaller less the larger."""
+    assert numerics.logdiffexp(math.log(0.75), math.log(0.5)) == pytest.approx(math.log(0.25))
+    assert numerics.logdiffexp(-1.0, -math.inf) == -1.0
+    for a, b in ((-1.0, -1.0), (-math.inf, -math.inf), (-2.0, -1.0)):
+        assert numerics.logdiffexp(a, b) == -math.inf
+
+
+@pytest.mark.parametrize("width", [1, 3, 40000])
+def test_argmax_rows_is_the_argmax_of_each_row(width):
+    """Of the rows that are named, in their order, over several blocks; the first of equal numbers."""
+    n = min(2 * numerics._BLOCK_ELEMENTS // width + 3, 5_000)
+    matrix = np.random.default_rng(width).integers(0, 3, (n, width)).astype(np.float32)
+    index = np.random.default_rng(1).permutation(n)
+    got = numerics.argmax_rows(matrix, index)
+    assert got.dtype == np.int32
+    assert got.tolist() == matrix[index].argmax(axis=1).tolist()
+
+
+def test_widths_of_intervals_are_never_negative():
+    """High less low, and 0 where both are -inf, of numbers and of arrays alike."""
+    cases = [(1.0, 3.0, 2.0), (-math.inf, -math.inf, 0.0), (-math.inf, 0.0, math.inf), (2.0, 2.0, 0.0)]
+    low, high, widths = map(np.array, zip(*cases, strict=True))
+    assert Interval(low, high).width.tolist() == widths.tolist()
+    assert [Interval(a, b).width for a, b, _ in cases] == widths.tolist()
+
+
+def test_bounds_are_widened_outward_and_exact_numbers_never():
+    """By 1e-12 of their size, at least 1; an impossible end stays impossible."""
+    found = Interval(np.array([-100.0, -math.inf]), np.array([-0.5, -math.inf])).widened()
+    assert found.low.tolist() == [-100.0 - 1e-10, -math.inf]
+    assert found.high.tolist() == [-0.5 + 1e-12, -math.inf]
+    exact = Interval.point(-100.0)
+    assert exact.widened() is exact
+    above = Interval.above(-1.0, 1e-20)
+    assert above.low == -1.0 < above.high
+    assert Interval.above(-1.0, 0.0).width == 0.0
+
+
+@pytest.mark.parametrize("seed", [-1, 1 << 128, True])
+def test_seeds_are_numbers_of_128_bits(seed):
+    """Others are refused by their name."""
+    with pytest.raises(OptionError, match="seed="):
+        numerics.uniform(seed, 0)
