@@ -26,6 +26,7 @@ def run() -> None:
 
     Output is UTF-8 in every locale.
     """
+    # Else the model's file could get the number of a standard stream that is closed.
     while (number := os.open(os.devnull, os.O_RDWR)) <= 2:
         pass
     os.close(number)

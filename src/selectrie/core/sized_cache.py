@@ -51,9 +51,12 @@ class SizedCache(Generic[K, V]):
         return value
 
     def put(self, key: K, value: V) -> None:
-        """Add a value, in place of an earlier one of the key."""
-        before = self._entries.pop(key, None)
-        self.size += self._size_of(key, value) - (0 if before is None else self._size_of(key, before))
+        """Set the value of a key. A value that is too large by itself is not kept."""
+        size, before = self._size_of(key, value), self._entries.pop(key, None)
+        self.size -= 0 if before is None else self._size_of(key, before)
+        if size > self._max_size:
+            return
+        self.size += size
         self._entries[key] = value
         while self.size > self._max_size:
             self.size -= self._size_of(*self._entries.popitem(last=False))

@@ -77,6 +77,7 @@ class Runtime(ABC):
 
         return DecisionScorer(maker, session, keep=keep)
 
+    @abstractmethod
     def require_whole_rows(self, what: str, *, instead: str = "") -> None:
         """Raise `WholeRowsError` if the probability of every token cannot be read.
 
@@ -84,7 +85,6 @@ class Runtime(ABC):
             what: Begins a sentence about what reads it.
             instead: The method that does without where a server draws text itself.
         """
-        del what, instead
 
     def prepare_generate(
         self, model: ModelDescription, prompts: Prompts, request: GenerateRequest
@@ -156,6 +156,9 @@ class LocalRuntime(Runtime):
                 yield memory.session(group, check)
 
         return DecisionScorer(maker, session, memories.close, keep=keep)
+
+    def require_whole_rows(self, what: str, *, instead: str = "") -> None:
+        del what, instead
 
 
 def _measured(model: Model, on_check: Callable[[SelfCheck], None]) -> Iterator[None]:

@@ -7,6 +7,7 @@ import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from types import MappingProxyType
 
 import numpy as np
 
@@ -532,63 +533,67 @@ def _logp(record: ItemRecord) -> FloatArray:
     return _choice_values(record, "logp")
 
 
-METRICS: Mapping[str, Metric] = {
-    metric.name: metric
-    for metric in (
-        _make_accuracy("acc", "the choice with the largest summed log-probability is right", HARNESS, _logp),
-        _make_accuracy("acc_norm", "… the largest per character of the choice", HARNESS, _per_length("n_chars")),
-        _make_accuracy("acc_bytes", "… the largest per UTF-8 byte of the choice", HARNESS, _per_length("n_bytes")),
-        _make_accuracy(
-            "acc_token_mean", "… the largest per token", "Brown et al. 2020, section 2.4", _per_length("n_tokens")
-        ),
-        _make_accuracy(
-            "acc_mutual_info",
-            "… the largest gain over the log-probability without any context",
-            HARNESS,
-            _gain_over("logp_unconditional"),
-            "unconditional",
-        ),
-        _make_accuracy(
-            "pmi_dc",
-            "… the largest gain over the log-probability after the domain's premise",
-            "Holtzman et al. 2021, equation 2",
-            _gain_over("logp_premise"),
-            "premise",
-        ),
-        _make_accuracy(
-            "calibrated",
-            "… the largest share of the set over its share after content-free contexts",
-            "Zhao et al. 2021, section 5",
-            _contextual_scores,
-            "content_free",
-        ),
-        Metric(
-            "batch_calibrated",
-            "… the largest share of the set over the mean share of its place in all items",
-            "Zhou et al. 2024, equation 3",
-            _batch_hits,
-            is_proportion=True,
-            has_chance=True,
-            over="equal sets",
-        ),
-        _set_metric("mc2", "probability of all right choices together, in the set", "Lin et al. 2022", _mass_on_gold),
-        _set_metric(
-            "brier",
-            "squared distance of the probabilities in the set from the right choice",
-            "Brier 1950",
-            _brier_scores,
-            higher_is_better=False,
-        ),
-        _text_metric("log_likelihood", "log-probability of the right choice, nats", HARNESS, _gold_logp),
-        _text_metric(
-            "is_greedy", "the right choice is what greedy decoding gives", HARNESS, _greedy_hits, is_proportion=True
-        ),
-        _make_loss("perplexity", "exponential of the mean loss an item", _exp_of_loss),
-        _make_loss("word_perplexity", "… a word, over all texts", _exp_of_loss, "n_words"),
-        _make_loss("byte_perplexity", "… a UTF-8 byte, over all texts", _exp_of_loss, "n_bytes"),
-        _make_loss("bits_per_byte", "loss in bits a UTF-8 byte, over all texts", _bits_of_loss, "n_bytes"),
-    )
-}
+METRICS: Mapping[str, Metric] = MappingProxyType(
+    {
+        metric.name: metric
+        for metric in (
+            _make_accuracy("acc", "the choice with the largest summed log-probability is right", HARNESS, _logp),
+            _make_accuracy("acc_norm", "… the largest per character of the choice", HARNESS, _per_length("n_chars")),
+            _make_accuracy("acc_bytes", "… the largest per UTF-8 byte of the choice", HARNESS, _per_length("n_bytes")),
+            _make_accuracy(
+                "acc_token_mean", "… the largest per token", "Brown et al. 2020, section 2.4", _per_length("n_tokens")
+            ),
+            _make_accuracy(
+                "acc_mutual_info",
+                "… the largest gain over the log-probability without any context",
+                HARNESS,
+                _gain_over("logp_unconditional"),
+                "unconditional",
+            ),
+            _make_accuracy(
+                "pmi_dc",
+                "… the largest gain over the log-probability after the domain's premise",
+                "Holtzman et al. 2021, equation 2",
+                _gain_over("logp_premise"),
+                "premise",
+            ),
+            _make_accuracy(
+                "calibrated",
+                "… the largest share of the set over its share after content-free contexts",
+                "Zhao et al. 2021, section 5",
+                _contextual_scores,
+                "content_free",
+            ),
+            Metric(
+                "batch_calibrated",
+                "… the largest share of the set over the mean share of its place in all items",
+                "Zhou et al. 2024, equation 3",
+                _batch_hits,
+                is_proportion=True,
+                has_chance=True,
+                over="equal sets",
+            ),
+            _set_metric(
+                "mc2", "probability of all right choices together, in the set", "Lin et al. 2022", _mass_on_gold
+            ),
+            _set_metric(
+                "brier",
+                "squared distance of the probabilities in the set from the right choice",
+                "Brier 1950",
+                _brier_scores,
+                higher_is_better=False,
+            ),
+            _text_metric("log_likelihood", "log-probability of the right choice, nats", HARNESS, _gold_logp),
+            _text_metric(
+                "is_greedy", "the right choice is what greedy decoding gives", HARNESS, _greedy_hits, is_proportion=True
+            ),
+            _make_loss("perplexity", "exponential of the mean loss an item", _exp_of_loss),
+            _make_loss("word_perplexity", "… a word, over all texts", _exp_of_loss, "n_words"),
+            _make_loss("byte_perplexity", "… a UTF-8 byte, over all texts", _exp_of_loss, "n_bytes"),
+            _make_loss("bits_per_byte", "loss in bits a UTF-8 byte, over all texts", _bits_of_loss, "n_bytes"),
+        )
+    }
+)
 
 
 def find_metrics(names: Iterable[str]) -> tuple[Metric, ...]:

@@ -577,6 +577,10 @@ def test_row_cache_forgets_the_least_recently_used() -> None:
     assert cache.get(b"a") is not None
     cache.put(b"d", DenseRows(np.zeros((1, 4), dtype=np.float32)))
     assert [cache.get(name.encode()) is None for name in "abcd"] == [False, True, False, False]
+    cache.put(b"e", DenseRows(np.zeros((4, 4), dtype=np.float32)))  # larger than the cache
+    cache.put(b"a", DenseRows(np.zeros((4, 4), dtype=np.float32)))
+    assert [cache.get(name.encode()) is None for name in "acde"] == [True, False, False, True]
+    assert cache.size == 2 * 4 * 4
 
 
 def test_what_jobs_wake_is_woken_once_a_call():

@@ -82,7 +82,7 @@ class _Paths(Sequence["IntArray"]):
 
 
 class PathScheduler(JobScheduler):
-    """Runs jobs on a `RowReader`.
+    """Runs jobs on a `RowReader`. No call of a model runs on its thread.
 
     Args:
         reader: Reads the rows.
@@ -92,8 +92,6 @@ class PathScheduler(JobScheduler):
         wake: Called in any thread when rows have arrived, so that `step` is called.
         clock: Returns the seconds that deadlines are compared with.
         reader_of: Returns the reader of a job's rows; None for `reader`.
-
-    No call of a model runs on the thread.
     """
 
     def __init__(

@@ -145,6 +145,9 @@ class ReplayRuntime(Runtime):
         n_together, max_named = self._searches["n_together"], self._searches["max_named"]
         return Session(group, model, self.check, memories=self, n_together=n_together, max_named=max_named)
 
+    def require_whole_rows(self, what: str, *, instead: str = "") -> None:
+        del what, instead
+
     @contextmanager
     def open_memory(self, context: IntArray) -> Iterator[CanonicalMemory]:
         """Yield a memory in which scores too close to call are evaluated again."""
