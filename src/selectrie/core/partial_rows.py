@@ -19,28 +19,28 @@ from selectrie.errors import UnreadRowError
 
 Key = TypeVar("Key")
 Value = TypeVar("Value")
-HeldT = TypeVar("HeldT", bound="_HeldRows")
+RowsT = TypeVar("RowsT", bound="_CopiedRows")
 
 
-class _HeldRows(ABC):
+class _CopiedRows(ABC):
     """Base class of rows whose values were checked and copied from the model."""
 
     __slots__ = ()
 
     @abstractmethod
-    def take(self: HeldT, order: ArrayLike) -> HeldT: ...
+    def take(self: RowsT, order: ArrayLike) -> RowsT: ...
 
-    def slice(self: HeldT, start: int, stop: int) -> HeldT:  # noqa: PYI019 - as above
+    def slice(self: RowsT, start: int, stop: int) -> RowsT:  # noqa: PYI019 - as above
         return self.take(np.arange(start, stop))
 
-    def copy(self: HeldT) -> HeldT:  # noqa: PYI019 - as above
+    def copy(self: RowsT) -> RowsT:  # noqa: PYI019 - as above
         return self
 
-    def fetch(self: HeldT, reads: Callable[[], Reads]) -> HeldT:  # noqa: ARG002, PYI019 - nothing more can be read
+    def fetch(self: RowsT, reads: Callable[[], Reads]) -> RowsT:  # noqa: ARG002, PYI019 - nothing more can be read
         return self
 
 
-class SelectedRows(_HeldRows, KnownRows):
+class SelectedRows(_CopiedRows, KnownRows):
     """The values of n rows that a `Reads` names, and nothing else.
 
     Reading any other value raises `UnreadRowError`. The values have the bits of the
@@ -258,7 +258,7 @@ Dense rows sum exponentials of float32 numbers, whose rounding moves a sum by le
 Bounds = tuple[float, float]
 
 
-class BoundedRows(_HeldRows):
+class BoundedRows(_CopiedRows):
     """Some tokens' log-probabilities in n rows, with bounds on the sum of all others.
 
     The log-probability of a known token and the mass of known tokens have the bits

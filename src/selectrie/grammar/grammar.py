@@ -55,12 +55,12 @@ class SharedAutomaton:
 
     def __init__(self, inner: ByteAutomaton, lock: RLock) -> None:
         self._inner = inner
-        self.start, self.allowed = _locked(inner.start, lock), _locked(inner.allowed, lock)
-        self.advance, self.can_end = _locked(inner.advance, lock), _locked(inner.can_end, lock)
-        self.walk = _locked(inner.walk, lock)
+        self.start, self.allowed = _with_lock(inner.start, lock), _with_lock(inner.allowed, lock)
+        self.advance, self.can_end = _with_lock(inner.advance, lock), _with_lock(inner.can_end, lock)
+        self.walk = _with_lock(inner.walk, lock)
 
 
-def _locked(function: Callable[P, R], lock: RLock) -> Callable[P, R]:
+def _with_lock(function: Callable[P, R], lock: RLock) -> Callable[P, R]:
     """Return a function that holds a lock while it runs."""
 
     def run(*args: P.args, **named: P.kwargs) -> R:
@@ -431,12 +431,12 @@ class Grammar:
             if isinstance(self._source, RuleSet | TextList):
                 machine = self._machine("accepts")
                 class_of = machine.class_of.tolist()
-                look = _locked(lambda at: describe_expected(machine, at, class_of), self._lock)
+                look = _with_lock(lambda at: describe_expected(machine, at, class_of), self._lock)
                 return verdict_on(machine, text, look)
             from selectrie.grammar.llguidance import GuidedBytes
 
             reader = GuidedBytes(self._source)
-            return verdict_on(reader, text, _locked(reader.expected, self._lock))
+            return verdict_on(reader, text, _with_lock(reader.expected, self._lock))
 
     def expand(self, limit: int | None = None) -> Iterator[str]:
         """Iterate over the texts, each once, the shortest first.

@@ -175,7 +175,7 @@ Items = tuple[int, ...]
 """Alternating states and sets of stacks; the states ascend and are distinct."""
 
 
-class _Tabled:
+class _TableMachine:
     """A recogniser with a table of targets.
 
     Attributes:
@@ -205,7 +205,7 @@ class _Tabled:
         self.table = np.vstack([self.table, np.full_like(self.table, UNKNOWN)])
 
 
-class Machine(_Tabled):
+class Machine(_TableMachine):
     """Reads bytes and token terminals according to a compiled grammar.
 
     A token terminal matches one token of the vocabulary by name, whatever its bytes
@@ -454,7 +454,7 @@ SPAN_BYTES = 150
 """Approximate memory of a configuration beside its row of the table."""
 
 
-class ListMachine(_Tabled):
+class ListMachine(_TableMachine):
     """Reads the texts of a list byte by byte, with the interface of `Machine`.
 
     Not thread-safe. A configuration is a prefix of some text: a range of the sorted

@@ -233,7 +233,7 @@ class _Builder:
         self._n_adapted += 1
         name = f"pydantic:{self._n_adapted}"
         try:
-            whole = _written_by(pydantic.TypeAdapter(kind).json_schema, name)
+            whole = _pydantic_schema(pydantic.TypeAdapter(kind).json_schema, name)
         except (pydantic.PydanticUserError, AttributeError, NameError, TypeError):
             return None
         known = {keyword for keyword in whole if keyword not in ("title", "description")}
@@ -276,7 +276,7 @@ class _Builder:
         Definitions inside it are prefixed with its name.
         """
         write = getattr(kind, "model_json_schema", None) or sys.modules["pydantic"].TypeAdapter(kind).json_schema
-        return self._move_definitions(self._names[kind], _written_by(write, self._names[kind]))
+        return self._move_definitions(self._names[kind], _pydantic_schema(write, self._names[kind]))
 
     def _move_definitions(self, name: str, whole: Any) -> dict[str, Any]:
         """Move a schema's definitions to this builder's, and close the schema.
@@ -289,7 +289,7 @@ class _Builder:
         return made
 
 
-def _written_by(write: Callable[..., Any], name: str) -> Any:
+def _pydantic_schema(write: Callable[..., Any], name: str) -> Any:
     """Return the schema that a function of pydantic writes, references prefixed."""
     return write(ref_template=f"{REFERENCE}{name}.{{model}}", **generator_argument(write))
 

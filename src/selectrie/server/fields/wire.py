@@ -135,7 +135,7 @@ class NotOffered:
         return value
 
 
-def unoffered(not_offered: str, ignored: str = "") -> type[WireModel]:
+def fields_without_effect(not_offered: str, ignored: str = "") -> type[WireModel]:
     """Return the base of a body with known fields that have no effect.
 
     Args:

@@ -25,7 +25,7 @@ from selectrie.server.fields.messages import Conversation, Message
 from selectrie.server.fields.reading import read, unknown_fields
 from selectrie.server.fields.structured import constraining_field
 from selectrie.server.fields.tools import ToolFields, ToolSet, check_with_tools
-from selectrie.server.fields.wire import UpTo, one_of, unoffered
+from selectrie.server.fields.wire import UpTo, one_of, fields_without_effect
 from selectrie.server.generation.call_syntax import EFFORTS, VERBOSITIES, WISHES, grant_wishes, write_chat
 from selectrie.server.generation.generation import (
     GenerationBody,
@@ -63,7 +63,7 @@ prompt_logprobs truncate_prompt_tokens logprob_token_ids=[] return_token_ids=fal
 """
 
 
-class ChatBody(unoffered(_NOT_OFFERED), ToolFields, Conversation, GenerationBody):  # type: ignore[misc]
+class ChatBody(fields_without_effect(_NOT_OFFERED), ToolFields, Conversation, GenerationBody):  # type: ignore[misc]
     """A conversation to answer."""
 
     reasoning_effort: Annotated[str, one_of(EFFORTS)] | None = None

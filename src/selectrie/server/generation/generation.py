@@ -47,7 +47,7 @@ from selectrie.server.fields.wire import (
     WireModel,
     bounded,
     fields_of,
-    unoffered,
+    fields_without_effect,
     with_options,
 )
 from selectrie.server.options import ServerOptions
@@ -127,7 +127,7 @@ cache_prompt cache_salt session_id spaces_between_special_tokens
 
 
 @with_options(SamplingParams, others=_OTHER_NAMES)
-class GenerationBody(unoffered(_NOT_OFFERED, _IGNORED), StructuredFields, Body):  # type: ignore[misc]
+class GenerationBody(fields_without_effect(_NOT_OFFERED, _IGNORED), StructuredFields, Body):  # type: ignore[misc]
     """The fields of all endpoints that draw text.
 
     Known fields that cannot be honoured are refused; the first of them is reported.
