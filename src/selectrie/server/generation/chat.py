@@ -25,7 +25,7 @@ from selectrie.server.fields.messages import Conversation, Message
 from selectrie.server.fields.reading import read, unknown_fields
 from selectrie.server.fields.structured import constraining_field
 from selectrie.server.fields.tools import ToolFields, ToolSet, check_with_tools
-from selectrie.server.fields.wire import UpTo, one_of, fields_without_effect
+from selectrie.server.fields.wire import UpTo, fields_without_effect, one_of
 from selectrie.server.generation.call_syntax import EFFORTS, VERBOSITIES, WISHES, grant_wishes, write_chat
 from selectrie.server.generation.generation import (
     GenerationBody,
