@@ -11,7 +11,9 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import redirect_stdout
+from importlib.util import find_spec
 from pathlib import Path
+from pkgutil import resolve_name
 
 import pytest
 from typer.testing import CliRunner
@@ -457,3 +459,16 @@ def test_shown_outputs_are_found_and_compared():
     assert not alike("p 0.5 in 3 s", "p 0.6 in 3 s")
     assert not alike("p 0.5 in 3 s", "q 0.5 in 3 s")
     assert not alike("p 0.5 in 3 s", "p 0.5 0.5 in 3 s")
+
+
+def is_there(name: str) -> bool:
+    """Whether a name such as `selectrie.x.y` exists; nothing that it stands for is imported."""
+    parent, _, last = name.rpartition(".")
+    home = resolve_name(parent)
+    return last in {*dir(home), *getattr(home, "__all__", ())} or find_spec(name) is not None
+
+
+def test_names_of_the_library_in_the_text_exist():
+    """What a page names as `selectrie.x.y`."""
+    names = {name for page in PAGES for name in re.findall(r"`(selectrie(?:\.[A-Za-z_]\w*)+)\b", page.read_text())}
+    assert [name for name in sorted(names) if not is_there(name)] == []
