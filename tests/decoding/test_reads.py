@@ -19,7 +19,6 @@ from selectrie.decoding.beam.expansion import BeamSpec
 from selectrie.decoding.beam.search import BeamTask
 from selectrie.decoding.sampling.task import GuessTask, SampleSpec, SampleTask
 from selectrie.decoding.scoring.evaluation import RowNeeds, row_needs
-from selectrie.decoding.scoring.rules import plain_objective
 from selectrie.decoding.spelling import SpellingSearch
 from selectrie.decoding.trie.best_first import BestFirst
 from selectrie.decoding.trie.exhaustive import PromptReads, PromptValues, ReadRows, ScoreTask, path_keys, scoring_nodes
@@ -28,6 +27,7 @@ from selectrie.options import BeamSearchParams, SamplingParams, SearchParams, St
 from selectrie.testing import HashModel
 from selectrie.tokenization.healing import HealedBytes
 from tests.support.bits import plain
+from tests.support.objectives import plain_objective
 from tests.support.small_automata import PROMPT, TINY, TableAutomaton
 from tests.support.spellings import spec_of
 from tests.support.task_driver import Driver

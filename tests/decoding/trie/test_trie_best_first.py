@@ -22,7 +22,6 @@ from selectrie.decoding.scoring.rules import (
     Lengths,
     log_priors,
     objective_of,
-    plain_objective,
     posterior,
     score_choices,
 )
@@ -38,6 +37,7 @@ from selectrie.testing import FakeModel, HashModel, TableModel, make_vocabulary,
 from selectrie.testing.oracles import run
 from selectrie.tokenization.encoding import PromptText, encode_choices
 from tests.support.n_examples import n_examples
+from tests.support.objectives import plain_objective
 from tests.support.task_driver import Driver
 
 PROMPT = np.array([0, 3], dtype=np.int32)

@@ -22,7 +22,6 @@ from selectrie.core.types import NO_NODE, BatchSizes, BoolArray, CallCost, Capac
 from selectrie.decoding.sampling.task import SampleSpec, SampleTask
 from selectrie.decoding.scoring.evaluation import row_needs
 from selectrie.decoding.scoring.paths import path_scores
-from selectrie.decoding.scoring.rules import plain_objective
 from selectrie.decoding.task import Ask
 from selectrie.decoding.trie.best_first import BestFirst
 from selectrie.decoding.trie.exhaustive import ScoreTask
@@ -44,6 +43,7 @@ from selectrie.options import SamplingParams, SearchParams, StopParams
 from selectrie.testing import HashModel, make_vocabulary
 from selectrie.testing.fakes import WIDE
 from selectrie.testing.oracles import run
+from tests.support.objectives import plain_objective
 
 VOCABULARY = make_vocabulary()
 N_TOKENS = len(VOCABULARY.pieces)

@@ -311,12 +311,6 @@ def objective_of(
     return Objective(length, _max_by_path(offset, trie), _max_by_path(tolerance, trie), int(first.max(initial=0)))
 
 
-def plain_objective(trie: TokenTrie) -> Objective:
-    """Return the objective whose score is the joint log-probability itself."""
-    n = len(trie.path_node)
-    return Objective(np.ones(n), np.zeros(n), np.zeros(n))
-
-
 class Bounds:
     """Computes upper bounds on the scores of all paths below a node.
 

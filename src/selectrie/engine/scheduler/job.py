@@ -341,7 +341,6 @@ class Job:
             did not fit.
         cancelled: Whether the job was cancelled; any thread may set it.
         answered: Whether the future is set or about to be set.
-        expired: Whether the deadline has passed.
     """
 
     def __init__(
@@ -362,7 +361,7 @@ class Job:
         self.rows_before = self.rows_owed = self.n_passed = 0
         self.future: Outcome[Any] = Outcome()
         self.cost = Cost()
-        self.cancelled = self.answered = self.expired = self.narrow = False
+        self.cancelled = self.answered = self.narrow = False
         self.prompt: IntArray = np.ascontiguousarray(task.prompt, dtype=np.int32)
         self.has_prompt_row = not len(self.prompt)
         self.key = self.prompt.tobytes()
@@ -548,7 +547,6 @@ def end_early(jobs: Iterable[Job], now: float, end: Callable[..., None]) -> None
 
 def _expire(job: Job, late_s: float, end: Callable[..., None]) -> None:
     """End a job after its deadline, with a partial result if it supports that."""
-    job.expired = True
     if not isinstance(job.task, SupportsDeadline):
         end(job, error=DeadlineError(late_s))
         return
