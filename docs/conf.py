@@ -63,8 +63,19 @@ coverage_statistics_to_stdout = False
 coverage_show_missing_items = True  # with `-q -W`, a public name that no page describes ends the build
 suppress_warnings = ["misc.highlighting_failure"]  # a page shows what is refused, too
 
-# Types of other packages, and private ones, are shown without a link.
-nitpick_ignore_regex = [("py:(class|obj|data)", r".*")]
+nitpick_ignore_regex = [
+    (r"py:\w+", name)
+    for name in (
+        r"(collections|numpy|os|pathlib|pd)\..*",  # of other packages: the site asks nothing of a network
+        r"Axes|Labels",  # matplotlib's, and numpy's array as scikit-learn calls it
+        r"(.*\.)?(T|TableT|V_co)",  # type variables
+        r"selectrie\.(grammar\.rules|template\.syntax)\..*|RuleSet|TextList|Document",  # nodes of trees
+    )
+]
+"""Types that are shown without a link."""
+
+BUILT_BY_METHODS = ("Engine", "Stream", "PageStream", "server.application.App", "engine.tracing.record.Recording")
+"""Classes whose constructors are private, so they are shown without one."""
 
 
 def show_public_names() -> None:
@@ -107,10 +118,17 @@ def read_as_markdown(_app: Any, _what: str, _name: str, _item: Any, _options: An
         lines.insert(lines.index("::") + 1, "")
 
 
-def shorten_defaults(*found: Any) -> tuple[str | None, str | None]:
-    """Write a record of defaults as `SearchParams()`, since its class lists them."""
+def shorten_signature(_app: Any, what: str, name: str, *found: Any) -> tuple[str | None, str | None]:
+    """Hide private constructors, and shorten defaults that are records or made anew."""
     signature, returned = found[-2:]
-    return signature and re.sub(r"= (\w+Params)\([^()]*\)", r"= \1()", signature), returned
+    if what == "class" and name.removeprefix("selectrie.") in BUILT_BY_METHODS:
+        return "", None
+    return signature and re.sub(r"= (\w+Params)\([^()]*\)|= <[^<>]*>", shorten_default, signature), returned
+
+
+def shorten_default(found: re.Match[str]) -> str:
+    """Return the short form of one default."""
+    return f"= {found[1]}()" if found[1] else "= ..."
 
 
 def setup(app: Any) -> None:
@@ -120,5 +138,5 @@ def setup(app: Any) -> None:
     app.add_lexer("template", TextLexer)
     show_public_names()
     app.connect("autodoc-process-docstring", read_as_markdown)
-    app.connect("autodoc-process-signature", shorten_defaults)
+    app.connect("autodoc-process-signature", shorten_signature)
     app.connect("missing-reference", link_by_last_name)

@@ -308,7 +308,7 @@ class Predicate:
 
     @property
     def options(self) -> tuple[Option[bool], ...]:
-        """Return the two options: True with the text `yes`, False with `no`."""
+        """Return the two options, True with the text `yes` and False with `no`."""
         return Option(value=True, text=self.yes, description=self.yes_when), Option(
             value=False, text=self.no, description=self.no_when
         )
@@ -320,7 +320,7 @@ class Predicate:
 
     @property
     def cue(self) -> None:
-        """Return None: only a `Choice` may have a cue before its answer."""
+        """Return None, since only a `Choice` may have a cue before its answer."""
 
     @property
     def wording(self) -> str:

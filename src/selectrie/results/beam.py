@@ -204,7 +204,7 @@ class BeamResult(JsonRecord, Sequence[Hypothesis]):
 
     @property
     def terminator(self) -> str:
-        """Return the terminator of the texts: "eog" or "none"."""
+        """Return the terminator of the texts, "eog" or "none"."""
         return self.signature.terminator
 
     @property
