@@ -114,6 +114,8 @@ def read_as_markdown(_app: Any, _what: str, _name: str, _item: Any, _options: An
             lines[i], inside = "" if inside else "::", not inside
         else:
             lines[i] = f"    {line}" if inside else re.sub(r"(`[^`]+`)(\w)?", separate, line)
+    if lines[:1] == ["Represent a PEP 604 union type"]:  # of an alias without a docstring
+        lines.clear()
     if "::" in lines:
         lines.insert(lines.index("::") + 1, "")
 
