@@ -348,18 +348,11 @@ function show(answer, place, context) {
     const drawn = heads.splice(0, one.type === "multi_label" ? Object.keys(one.probabilities).length : 1);
     return sectionOf(name, one, questions[name] ?? {}, drawn, context);
   });
-  const orders = h(
-    "button",
-    { type: "button", class: "orders", onclick: () => void context.again({ permutations: ordersOf(questions) }) },
-    "Ask in other orders of the options",
-  );
-  const hint = h(
-    "span",
-    { class: "hint" },
-    context.request?.body.permutations
-      ? "The answers are averages over orders of the options."
-      : "A model may prefer the option that is listed first.",
-  );
+  const isAveraged = Boolean(context.request?.body.permutations);
+  const ask = () => void context.again({ permutations: ordersOf(questions) });
+  const hint = isAveraged
+    ? "The answers are averages over orders of the options."
+    : "A model may prefer the option that is listed first.";
   place.replaceChildren(
     ...(answer.warnings ?? []).map((/** @type {string} */ one) => note("warning", [h("bdi", {}, String(one))])),
     bars ? figureOf(bars, { name: "answer-bars" }) : "",
@@ -368,7 +361,13 @@ function show(answer, place, context) {
       { class: "answers" },
       some.map((one) => one.section),
     ),
-    h("p", { class: "remedies" }, orders, hint),
+    h(
+      "p",
+      { class: "remedies" },
+      !isAveraged &&
+        h("button", { type: "button", class: "orders", onclick: ask }, "Ask in other orders of the options"),
+      h("span", { class: "hint" }, hint),
+    ),
     factsOf([
       ["prompt tokens", number(answer.usage.input_tokens, whole(answer.usage.input_tokens), "input tokens")],
       ["model", h("bdi", {}, answer.model)],

@@ -160,34 +160,32 @@ export class Pane {
    * @param {HTMLButtonElement} again
    */
   wait(error, again) {
-    let left = Math.ceil(error.retryAfterS);
-    const count = h("span", { class: "countdown" }, `${left} s`);
-    const said = h(
-      "p",
-      {},
-      h("strong", {}, "Not now"),
-      " (",
-      h("code", { class: "code" }, error.code),
-      "). You can try again in ",
-      count,
-      ".",
-    );
-    again.disabled = true;
-    this.enter("refused", said, h("p", { class: "message" }, error.message), again);
-    announce(`Not now. ${error.message}`);
-    this.timer = setInterval(() => {
-      left -= 1;
-      count.textContent = `${left} s`;
-      if (left > 0) return;
-      clearInterval(this.timer);
-      said.replaceChildren(
-        h("strong", {}, "Refused before"),
+    const until = performance.now() + 1000 * Math.ceil(error.retryAfterS);
+    const time = h("span", { class: "countdown" });
+    const count = () => {
+      const left = Math.round((until - performance.now()) / 1000);
+      time.textContent = left > 0 ? `in ${left} s` : "now";
+      again.disabled = left > 0;
+      if (left <= 0) clearInterval(this.timer);
+    };
+    this.enter(
+      "refused",
+      h(
+        "p",
+        {},
+        h("strong", {}, "Refused"),
         " (",
         h("code", { class: "code" }, error.code),
-        "). You can try again now.",
-      );
-      again.disabled = false;
-    }, 1000);
+        "). Try again ",
+        time,
+        ".",
+      ),
+      h("p", { class: "message" }, error.message),
+      again,
+    );
+    announce(`Refused. ${error.message}`);
+    this.timer = setInterval(count, 1000);
+    count();
   }
 }
 
