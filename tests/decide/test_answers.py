@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -114,6 +115,8 @@ def test_the_probabilities_of_a_predicate_are_those_of_its_answers():
         answer = llm.decide(STATE, QUESTIONS["angry"])
     assert answer.probabilities == {True: answer.probability, False: 1 - answer.probability}
     assert list(answer.probabilities) == [True, False]
+    assert not replace(answer, threshold=answer.probability).value  # true is what is above the threshold
+    assert replace(answer, threshold=math.nextafter(answer.probability, 0.0)).value
 
 
 def test_the_kinds_of_questions_are_known_to_their_own_modules():

@@ -195,6 +195,7 @@ def test_a_cut_text_fits(words: str, cells: int):
     short = cut(words, cells)
     assert short == words or (words.startswith(short[:-1].rstrip("\u200c\u200d")) and short.endswith("…"))
     assert cells_of(short) <= cells or cells_of(words) <= cells
+    assert cut(words, cells_of(words)) == words
 
 
 @given(x=st.floats(0, 100), y=st.floats(0, 100), width=st.floats(0.5, 300), height=st.floats(2, 70))
