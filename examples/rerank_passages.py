@@ -9,6 +9,7 @@ passage makes this query more probable. `POST /v1/rerank` of the server computes
 from __future__ import annotations
 
 import sys
+import warnings
 
 import selectrie
 from selectrie import Choice, DecisionParams
@@ -23,6 +24,7 @@ PARAMS = DecisionParams(rule="pmi", layout="state first", list_options=False)
 
 
 def main() -> None:
+    warnings.simplefilter("ignore", selectrie.AdviceWarning)  # one query is always little of what a model would say
     question = Choice("Write a search query for which this text is relevant.", [QUERY])
     with selectrie.load(*sys.argv[1:2]) as llm:
         found = [decision["query"] for decision in llm.decide_many(PASSAGES, {"query": question}, params=PARAMS)]
