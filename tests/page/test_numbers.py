@@ -128,9 +128,6 @@ def score(value, tolerance):
 ANSWERS = """parts => parts.map(part => ({
     name: part.querySelector('h2 > bdi').textContent,
     decision: part.querySelector('.decision').textContent,
-    rows: [...part.querySelectorAll('.bars li')].map(row => [
-        row.querySelector('bdi').textContent, row.querySelector('data').value, row.querySelector('data').textContent,
-        parseFloat(row.querySelector('.solid').style.inlineSize).toFixed(1), row.classList.contains('wins')]),
     facts: Object.fromEntries([...part.querySelectorAll('.facts data')].map(one => [one.dataset.name, one.value])),
 }))"""
 """A function of JavaScript: what each question's part shows."""
@@ -145,21 +142,22 @@ def decided(one):
     """What the part of a question shows."""
     told = one["diagnostics"]
     facts = {"label mass": told["label_mass"], "rows": told["rows"], "rows one by one": told["rows_one_by_one"]}
+    facts |= {name: one[name] for name in ("confidence", "score") if name in one}
+    best = max(options_of(one), key=lambda option: option[1])
+    decision = one["legend"][best[0].split()[0]] if one["type"] == "score" else best[0].strip("'")
+    return {"decision": decision, "facts": {name: as_javascript(value) for name, value in facts.items()}}
+
+
+def options_of(one):
+    """The options of a question as the picture has them: label, probability, and the mark of the answer."""
     if one["type"] == "noul":
-        pairs = [("yes", one["noul"]), ("no", 1 - one["noul"])]
+        pairs = [("true", one["noul"]), ("false", 1 - one["noul"])]
     elif one["type"] == "score":
-        pairs = [
-            (one["legend"][key], p) for key, p in sorted(one["probabilities"].items(), key=lambda pair: int(pair[0]))
-        ]
-        facts |= {"confidence": one["confidence"], "score": one["score"]}
+        pairs = [(f"{key} '{one['legend'][key]}'", p) for key, p in one["probabilities"].items()]
     else:
-        pairs = sorted(one["probabilities"].items(), key=lambda pair: -pair[1])
-        facts |= {"confidence": one["confidence"]}
-    best = max(pairs, key=lambda pair: pair[1])
-    rows = [
-        [text, as_javascript(p), percent(p, told["tolerance"]), f"{100 * p:.1f}", text == best[0]] for text, p in pairs
-    ]
-    return {"decision": best[0], "rows": rows, "facts": {name: as_javascript(value) for name, value in facts.items()}}
+        pairs = [(f"'{text}'", p) for text, p in one["probabilities"].items()]
+    best = max(p for _, p in pairs)
+    return [(label, p, ["the answer"] * (p == best)) for label, p in pairs]
 
 
 def outline_shown(figure):
@@ -171,6 +169,7 @@ def outline_shown(figure):
                 return {
                     label: head.querySelector('bdi').textContent,
                     numbers: [...head.querySelectorAll('data')].map(one => [one.value, one.textContent]),
+                    marks: head.querySelector('.marks')?.textContent ?? '',
                     children: items(item.querySelector(':scope > ul')),
                 };
             });
@@ -187,6 +186,7 @@ def outline_of(items, shown):
             "numbers": [
                 [as_javascript(one["value"]), one["text"]] for one in item["numbers"] if one["value"] is not None
             ],
+            "marks": ", ".join(item["marks"]),
             "children": outline_of(item["children"], shown),
         }
         for item in items
@@ -280,10 +280,8 @@ def test_questions_are_added_removed_and_named_once(visit, double):
     assert len(names) == n_before + 1
     answer = double.answers[-1]["answers"][names[-1]]
     assert answer["type"] == "multi_label"
-    bars = visitor.answer.get_by_label(f"Answer to {names[-1]}").locator(".bars li")
-    assert bars.evaluate_all("all => all.map(one => one.classList.contains('wins'))") == [
-        one in answer["choices"] for one in answer["probabilities"]
-    ]
+    decision = visitor.answer.get_by_label(f"Answer to {names[-1]}").locator(".decision")
+    assert decision.inner_text() == (", ".join(answer["choices"]) or "none of them")
     forms.first.get_by_role("button", name="Remove").click()
     assert visitor.page.evaluate("document.activeElement.closest('fieldset')") is not None
     assert visitor.run() in ("done", "tie", "low-mass")
@@ -333,6 +331,11 @@ def test_what_decide_shows_equals_the_answer(visit, double):
         answer = double.answers[-1]
         assert strangers(shown_numbers(visitor), answer) == []
         assert visitor.answer.locator(".decided").evaluate_all(ANSWERS) == answers_of(answer)
+        outline = answer["drawing"]["bars"]["outline"]
+        assert outline_shown(visitor.answer.locator("figure.answer-bars")) == outline_of(outline, str)
+        for head, one in zip(outline, answer["answers"].values(), strict=True):
+            drawn = [(option["label"], option["numbers"][0]["value"], option["marks"]) for option in head["children"]]
+            assert sorted(drawn) == sorted(options_of(one))
 
 
 def test_percentages_are_those_of_python(visit):

@@ -107,7 +107,7 @@ def test_a_model_without_a_chat_template_is_not_asked_in_one(visit):
 
 def test_the_answers_of_decide_are_a_picture_that_can_be_saved(visit, double):
     """It is the server's, with a bar for each option; options beyond it are in a list of all."""
-    visitor = visit(accept_downloads=True).choose(DECIDE.name)
+    visitor = visit().choose(DECIDE.name)
     visitor.field("q.options").first.fill("\n".join(f"option {n}" for n in range(12)))
     assert visitor.run() in ("done", "low-mass")
     svg = visitor.answer.locator("figure.answer-bars svg.sel")
