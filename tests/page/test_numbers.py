@@ -241,6 +241,7 @@ def test_what_is_shown_equals_the_answer(visit, double, tab, n_requests):
     assert n_numbers > 10 * n_requests
 
 
+@pytest.mark.long
 def test_lines_of_options_are_texts(visit, double):
     """A line end at the end is no text of its own, and escapes stand for what cannot be typed in a line."""
     visitor = visit().choose(GENERATE.name)
@@ -345,7 +346,7 @@ def test_percentages_are_those_of_python(visit):
     while len(numbers) < 200:
         p = math.exp(-random.uniform(0, 8))
         numbers.append((random.choice((p, 1 - p, round(p, 3))), random.choice((0.0, 0.005, 0.05, 0.3, 1.0))))
-    written = visit().page.evaluate(
+    written = visit("/health").page.evaluate(
         "async numbers => { const { percent } = await import('/page/format.js'); return numbers.map(one => percent(...one)); }",
         numbers,
     )
@@ -356,7 +357,7 @@ def test_log_probabilities_are_those_of_python(visit):
     """With the same decimals, by the tolerance; the page has a true minus."""
     random = Random("log-probabilities")
     numbers = [(-random.uniform(0, 20), random.choice((0.0, 0.0005, 0.005, 0.05, 0.3, 2.0))) for _ in range(200)]
-    written = visit().page.evaluate(
+    written = visit("/health").page.evaluate(
         "async numbers => { const { score } = await import('/page/format.js'); return numbers.map(one => score(...one)); }",
         numbers,
     )
@@ -373,7 +374,7 @@ def test_changes_of_a_probability_are_points(visit):
         (0.004, 0.1): "under 1 point",
         (0.013, 0.1): "± 1 point",
     }
-    written = visit().page.evaluate(
+    written = visit("/health").page.evaluate(
         "async cases => { const { points } = await import('/page/format.js'); return cases.map(one => points(...one)); }",
         list(cases),
     )

@@ -229,6 +229,7 @@ def answering(body):
     return lambda route: route.fulfill(body=body)
 
 
+@pytest.mark.long
 def test_tokens_have_the_digits_that_the_tolerance_leaves(visit):
     """The model's tolerance is asked for; where it is not known, no probability reads as exactly 1."""
     visitor = visit().choose(GENERATE.name)
@@ -243,7 +244,7 @@ def test_tokens_have_the_digits_that_the_tolerance_leaves(visit):
 
 def test_tokens_are_tinted_as_in_a_notebook(visit):
     """The page and Python have the same levels."""
-    levels = visit().page.evaluate("import('/page/generate.js').then(one => one.TINTS)")
+    levels = visit("/health").page.evaluate("import('/page/generate.js').then(one => one.TINTS)")
     assert levels == list(_LEVELS)
 
 

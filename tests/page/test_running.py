@@ -20,6 +20,7 @@ def stopped(visitor, call):
     assert "Below is what had come." in visitor.answer.inner_text()
 
 
+@pytest.mark.long
 def test_generate_counts_tokens_of_all_texts(visit, double):
     """At most as many as the texts may have in all; Stop ends them."""
     visitor = visit().choose(GENERATE.name).fill(n="3", max_tokens="8")
@@ -32,6 +33,7 @@ def test_generate_counts_tokens_of_all_texts(visit, double):
     stopped(visitor, call)
 
 
+@pytest.mark.long
 def test_a_template_counts_its_slots(visit, double):
     """Texts between them do not count."""
     visitor = visit().choose(TEMPLATE.name)
@@ -44,6 +46,7 @@ def test_a_template_counts_its_slots(visit, double):
     stopped(visitor, call)
 
 
+@pytest.mark.long
 def test_a_search_says_that_nothing_is_proved_before_a_text_is_found(visit, double):
     """From the first progress on; the best so far has the digits that the tolerance of the model leaves."""
     visitor = visit().choose(GRAMMAR.name)
@@ -62,6 +65,7 @@ def test_a_search_says_that_nothing_is_proved_before_a_text_is_found(visit, doub
     stopped(visitor, call)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("template", "remedies"),
     [

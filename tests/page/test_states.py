@@ -179,6 +179,7 @@ def test_a_stream_may_come_in_any_pieces(opened, double):
     assert "memory is used" in visitor.answer.inner_text()
 
 
+@pytest.mark.short("*-select")
 @pytest.mark.parametrize("tab", [SELECT, GENERATE], ids=str)
 @pytest.mark.parametrize("is_dropped", [True, False], ids=["dropped", "cut"])
 def test_a_stream_that_ends_early_is_a_server_that_is_gone(opened, double, tab, is_dropped):
