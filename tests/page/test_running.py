@@ -138,3 +138,5 @@ def test_several_labels_have_the_mass_of_the_least(visit, double):
     labels = double.answers[-1]["answers"]["topic"]["diagnostics"].values()
     shown = visitor.answer.locator(".facts [data-name='label mass']").get_attribute("value")
     assert float(shown) == min(one["label_mass"] for one in labels)
+    rows = visitor.answer.locator(".decided > details[open] li")
+    assert [text.split()[0] for text in rows.all_inner_texts()] == ["price", "quality"]

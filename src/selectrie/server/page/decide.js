@@ -402,7 +402,8 @@ function ordersOf(questions) {
 function sectionOf(name, one, question, drawn, context) {
   const rows = rowsOf(one);
   const best = rows.find(([, , isBest]) => isBest);
-  const value = one.type === "multi_label" ? one.choices.join(", ") || "none of them" : (best?.[0] ?? "");
+  const isSeveral = one.type === "multi_label";
+  const value = isSeveral ? one.choices.join(", ") || "none of them" : (best?.[0] ?? "");
   const told = toldOf(one);
   const mass = told.label_mass;
   const isLow = mass !== undefined && mass !== null && mass < LOW_MASS;
@@ -451,7 +452,7 @@ function sectionOf(name, one, question, drawn, context) {
     isLow && lowMass(told, context),
     h("p", { class: "decision" }, textOf(value)),
     factsOf(facts),
-    nDrawn < rows.length && listOf(rows, tolerance),
+    (isSeveral || nDrawn < rows.length) && listOf(rows, tolerance, isSeveral),
   );
   return {
     section,
@@ -461,12 +462,13 @@ function sectionOf(name, one, question, drawn, context) {
 }
 
 /**
- * Return all options of a question that has too many for the picture.
+ * Return all options of a question that has too many for the picture, or several answers.
  *
  * @param {Row[]} rows
  * @param {number} tolerance
+ * @param {boolean} isOpen
  */
-function listOf(rows, tolerance) {
+function listOf(rows, tolerance, isOpen) {
   const bars = h("ol", { class: "bars" });
   const rowOf = (/** @type {Row} */ [text, p, isBest]) =>
     h(
@@ -477,7 +479,7 @@ function listOf(rows, tolerance) {
       number(p, percent(p, tolerance), "probability"),
     );
   const filter = filtered(rows, ([text]) => text, rowOf, bars);
-  return h("details", {}, h("summary", {}, `All ${whole(rows.length)} options`), filter, bars);
+  return h("details", { open: isOpen }, h("summary", {}, `All ${whole(rows.length)} options`), filter, bars);
 }
 
 /**
