@@ -315,7 +315,8 @@ def test_nothing_is_printed_unless_asked_for(any_model):
     """A process that opens, decodes, fails to open and closes writes nothing; verbose shows llama.cpp's log."""
     program = textwrap.dedent("""
         import sys
-        from selectrie.backends.llama_cpp import LlamaOptions, open_model
+        from selectrie.backends.llama_cpp.model import open_model
+        from selectrie.backends.llama_cpp.options import LlamaOptions
         from selectrie.errors import ModelFileError
         import numpy as np
         options = LlamaOptions(n_threads=1, verbose=sys.argv[2] == "loud")

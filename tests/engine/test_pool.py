@@ -567,7 +567,8 @@ def test_the_embedded_model_is_one_of_them(shop, monkeypatch):
 
 OPENED = """
 import sys
-from selectrie.backends.llama_cpp import LlamaOptions, open_model
+from selectrie.backends.llama_cpp.model import open_model
+from selectrie.backends.llama_cpp.options import LlamaOptions
 with open_model(sys.argv[1], LlamaOptions(n_ctx=1024, n_threads=1, precision=sys.argv[2], verbose=True)) as model:
     print(4 * model._context.size.rows * model._context.n_vocabulary)
 """
@@ -665,7 +666,8 @@ MEASURE = """
 import sys
 from pathlib import Path
 import selectrie
-from selectrie.backends.llama_cpp import LlamaOptions, memory_needed
+from selectrie.backends.llama_cpp.context import memory_needed
+from selectrie.backends.llama_cpp.options import LlamaOptions
 
 def resident():
     return int(Path("/proc/self/statm").read_text().split()[1]) * 4096
