@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -31,7 +32,7 @@ from selectrie.errors import (
     TokenRangeError,
     UnsupportedModelError,
 )
-from tests.support.measured import assert_same_logp, score_nats
+from tests.support.measured import assert_same_logp, measured, score_nats
 from tests.support.settling import forget_settled
 
 PROMPT = "Once upon a time"
@@ -357,6 +358,14 @@ def shoot(engine: Engine, untouched: Engine, rng: np.random.Generator, shots: in
     return failed
 
 
+@contextmanager
+def two_engines(path: Path) -> Iterator[tuple[Engine, Engine]]:
+    """Two on one file, with the measured tolerance: the random weights of a sliding window move further than is assumed."""
+    options, check = LlamaOptions(n_threads=1, n_ctx=128), measured(path)
+    with Engine(open_model(path, options), check=check) as one, Engine(open_model(path, options), check=check) as other:
+        yield one, other
+
+
 SHAPES_OF_KINDS = ("tiny", "sliding-window", "recurrent", "hybrid")
 
 
@@ -364,8 +373,7 @@ SHAPES_OF_KINDS = ("tiny", "sliding-window", "recurrent", "hybrid")
 @pytest.mark.parametrize("shape", SHAPES_OF_KINDS)
 def test_after_aborted_decodes_answers_are_those_of_a_fresh_engine(tiny_model, shape):
     """Decodes killed after a random number of graph nodes, in prompts and in branches, on four kinds of model."""
-    path = tiny_model("f32", shape=shape)
-    with load(path, n_threads=1, n_ctx=128) as engine, load(path, n_threads=1, n_ctx=128) as untouched:
+    with two_engines(tiny_model("f32", shape=shape)) as (engine, untouched):
         assert shoot(engine, untouched, np.random.default_rng(3), 6, 1) > 0
         assert_works(engine, untouched, n=4, seed=99)
 
@@ -374,8 +382,7 @@ def test_after_aborted_decodes_answers_are_those_of_a_fresh_engine(tiny_model, s
 @pytest.mark.parametrize("shape", SHAPES_OF_KINDS)
 def test_after_many_aborted_decodes_a_hundred_answers_are_right(tiny_model, shape):
     """500 kill points over the four kinds, and a hundred random selects after them."""
-    path = tiny_model("f32", shape=shape)
-    with load(path, n_threads=1, n_ctx=128) as engine, load(path, n_threads=1, n_ctx=128) as untouched:
+    with two_engines(tiny_model("f32", shape=shape)) as (engine, untouched):
         assert shoot(engine, untouched, np.random.default_rng(4), 125, 2) > 10
         assert_works(engine, untouched, n=100, seed=100)
 
