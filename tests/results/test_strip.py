@@ -375,6 +375,20 @@ def test_a_delimiter_belongs_to_each_choice():
     assert strip == plain
 
 
+def test_examples_are_the_likeliest_texts():
+    """Four tokens at most, those that the model would write whatever the choices are; a strip names how the likeliest begins."""
+    with Engine(HashModel(0, vocabulary=LETTERS, sharpness=3.0), check=EXACT) as engine:
+        found = engine.select("a", ["cab", "b"])
+        examples = find_examples(engine, found, {"prompt": "a"})
+        beam = BeamSearchParams(width=32, n=1, max_tokens=4, incomplete=True)
+        [likeliest] = engine.beam_search("a", Grammar.from_regex("[abc]{1,9}"), beam=beam).hypotheses
+    assert examples is not None
+    assert examples.hypotheses[0].text == likeliest.text
+    strip = cut_strip(found, examples)
+    assert strip is not None
+    assert any(likeliest.text.startswith(text) for piece in strip.pieces for text, _ in piece.examples)
+
+
 def texts_of(shapes: Sequence[Shape]) -> Iterator[str]:
     """The texts that are seen, in the order of drawing."""
     for one in shapes:
