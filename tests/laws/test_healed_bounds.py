@@ -52,7 +52,7 @@ def test_bounds_of_choices_and_coverage_hold_the_true_values(kind):
     assert alone.choices == found.choices
     assert (alone.coverage, alone.coverage_high, alone.notes) == (found.coverage, found.coverage_high, found.notes)
     assert found.to_dict()["choices"][0]["logp_lower"] == found.choices[0].logp_lower
-    assert " … " in repr(found)
+    assert " to " in repr(found)
 
 
 @pytest.mark.parametrize("kind", ["local", "served"])

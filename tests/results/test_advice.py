@@ -44,6 +44,18 @@ def test_a_missing_space_is_said_with_its_remedy():
     assert found.text in one._repr_html_().replace("&#x27;", "'")
 
 
+def test_a_space_too_many_is_said_and_no_space_is_missed_where_there_is_one():
+    """After an open bracket a model expects letters; where it expects a space, the choices' space is no cause."""
+    letters = tuple(TokenScore(i, letter.encode(), math.log(0.2)) for i, letter in enumerate("ABC"))
+    for tokens, cause in (
+        (letters, "begin with a space"),
+        (SPACE, "asks for something else"),
+        (letters[:2], "asks for"),
+    ):
+        (found,) = answer((" zebra", 0.002), (" horse", 0.001), top_tokens=tokens).warnings
+        assert (cause in found.text, "without" in found.text, found.remedy) == (True, False, None)
+
+
 @pytest.mark.parametrize(
     ("healed", "paths", "cause"),
     [

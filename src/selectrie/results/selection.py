@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, overload
 
@@ -66,15 +66,14 @@ _REPR_TOKENS = 12
 _KNOWN = 1e-4
 """Maximum distance of the bounds on a probability that is returned as a number."""
 _LARGE_SHARE = 0.5
-"""Probability of tokens with a leading space above which a space seems missing."""
+"""Probability of tokens with (without) a leading space that shows what is expected."""
 _SPACE_CAUSE = "The choices begin without the space that the model puts there."
 _GLUED_CAUSE = "The choices follow the prompt's last character without a space."
 _WORD_END = re.compile(rb"[\w.,:;!?]\Z")
 """The end of a prompt after which a new word begins with a space."""
 _TEMPLATE_CAUSE = "The prompt is a plain text, and this model was trained on chats."
-_OTHER_CAUSES = (
-    "Usual causes: choices without the leading space that the prompt calls for; a model that thinks before it answers."
-)
+_EXTRA_SPACE_CAUSE = "The choices begin with a space, and the model puts none there."
+_OTHER_CAUSES = "Usual causes: a prompt that asks for something else; a model that thinks before it answers."
 _PAGE_CAUSE = "Look at the text before the slot and after it: it may not be what the model has seen there."
 
 
@@ -233,7 +232,8 @@ class Selection(JsonRecord):
             elif self.skips_template:
                 found.append(Advice("coverage", f"{text} {_TEMPLATE_CAUSE}", Remedy("user")))
             else:
-                found.append(Advice("coverage", f"{text} {_OTHER_CAUSES}"))
+                cause = _EXTRA_SPACE_CAUSE if self._has_extra_space() else _OTHER_CAUSES
+                found.append(Advice("coverage", f"{text} {cause}"))
         return tuple(found)
 
     def _has_unexpected_choices(self) -> bool:
@@ -286,11 +286,21 @@ class Selection(JsonRecord):
         """Return the sentence on the space that the choices seem to lack, or ""."""
         if any(piece[:1].isspace() for piece, _ in self._beginnings()):
             return ""
-        tokens, n = self._next_tokens(), len(self.healed)
+        tokens = self._next_tokens()
         if not tokens:
             return _GLUED_CAUSE if _WORD_END.search(self.healed) else ""
-        spaced = sum(math.exp(token.logp - self.log_heal) for token in tokens if token.piece[n:].startswith(b" "))
-        return _SPACE_CAUSE if spaced > _LARGE_SHARE else ""
+        return _SPACE_CAUSE if self._share(tokens, spaced=True) > _LARGE_SHARE else ""
+
+    def _has_extra_space(self) -> bool:
+        """Return whether all choices begin with a space, and the model expects none."""
+        is_glued = self._share(self._next_tokens(), spaced=False) > _LARGE_SHARE
+        return is_glued and all(piece[:1] == b" " for piece, _ in self._beginnings())
+
+    def _share(self, tokens: Iterable[TokenScore], *, spaced: bool) -> float:
+        """Return the probability of those tokens that begin with a space, or do not."""
+        n = len(self.healed)
+        found = (token.logp for token in tokens if token.piece[n:].startswith(b" ") == spaced)
+        return sum(math.exp(logp - self.log_heal) for logp in found)
 
     @property
     def text(self) -> str:

@@ -156,8 +156,8 @@ def test_the_cache_of_values_is_bounded():
     cache.put(b"d", values)
     assert [cache.get(key) is values for key in (b"a", b"b", b"c", b"d")] == [True, False, True, True]
     assert (len(cache), cache.size) == (3, 3 * values.nbytes)
-    cache.put(b"e", RowValues(1, dict.fromkeys(range(1000), -1.0), 0, ()))  # more than there is room for
-    assert (len(cache), cache.size) == (0, 0)
+    cache.put(b"e", RowValues(1, dict.fromkeys(range(1000), -1.0), 0, ()))  # more than there is room for: not kept
+    assert (cache.get(b"e"), len(cache), cache.size) == (None, 3, 3 * values.nbytes)
     cache.put(b"a", values)
     cache.clear()
     assert (cache.get(b"a"), len(cache), cache.size) == (None, 0, 0)

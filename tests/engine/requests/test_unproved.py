@@ -80,9 +80,9 @@ def of_beam(engine: Engine, rng: random.Random) -> BeamCertificate:
 def of_block(engine: Engine, rng: random.Random) -> Certificate:
     """A joint block, listed or searched."""
     slots = [JointSlot(name, tuple(SlotOption(text, text) for text in some(rng, 5))) for name in "xyz"]
-    budget, max_listed = rng.choice((None, 4, 8, 20)), rng.choice((1, 1_000))
+    budget, max_listed = rng.choice((4, 8, 20, 10_000)), rng.choice((1, 1_000))
     parts = (slots[0], " ", slots[1], " ", slots[2])
-    request = JointRequest(parts, k=rng.randrange(1, 3), budget=budget, method="best_first", max_listed=max_listed)
+    request = JointRequest(parts, k=rng.randrange(1, 3), budget=budget, max_listed=max_listed)
     with task_group(engine._model_thread) as group:
         place = SlotContext(read_prompt(engine.vocabulary, "a c", DEFAULT_PROMPTING), rng.choice(("", " t")))
         return decide_jointly(engine._session(group), request, place).certificate

@@ -262,9 +262,11 @@ class AutomatonSearch(AutomatonTask[AutomatonOutcome]):
     def _width(self) -> int:
         """Return the maximum number of nodes of the next call.
 
-        It grows as the search goes on, in multiples of `fill_rows`.
+        It is a multiple of `fill_rows`, and grows once a text was found. Until then,
+        calls are short, since each takes the first path one token further.
         """
-        return -(-max(self._spec.search.width, self.n_evaluated // 4) // self._fill_rows) * self._fill_rows
+        grown = self.n_evaluated // 4 if len(self._finished) else 0
+        return -(-max(self._spec.search.width, grown) // self._fill_rows) * self._fill_rows
 
     def _threshold(self) -> float:
         """Return the score below which open paths cannot be among the results."""
