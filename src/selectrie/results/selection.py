@@ -391,7 +391,12 @@ class Selection(JsonRecord):
             probability=self.choices.probability,
             fold=fold,
         )
-        return replace(view, tolerance=written_tolerance(self.signature))
+        tied = frozenset(np.flatnonzero(self.choices.score == self.score).tolist() if self.is_tie else ())
+        on_winner = list(view.on_winner)
+        for node in range(len(view) - 1, 0, -1):
+            on_winner[node] |= view.choice[node] in tied
+            on_winner[view.parent[node]] |= on_winner[node]
+        return replace(view, on_winner=tuple(on_winner), tolerance=written_tolerance(self.signature), tied=tied)
 
     def to_dict(self) -> dict[str, object]:
         """Return a dictionary ready for JSON, with `format` and kind "selection".

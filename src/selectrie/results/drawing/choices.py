@@ -57,8 +57,13 @@ def draw_choices(selection: SelectionLike) -> Drawing:
     n = int(selection.choices.distinct.sum())
     rest = more_words(n - len(shown))
     bars = [_make_bar(selection, one) for one in shown]
-    title = f"The share of each choice in the set, best first: {quoted(selection.text)} has the best score"
+    title = f"The share of each choice in the set, best first: {_first_words(selection)}"
     return draw_bars(bars, title=title, heads=("choice", "share of the set", _score_name(selection)), rest=rest)
+
+
+def _first_words(selection: SelectionLike) -> str:
+    """Return which choice has the first place."""
+    return f"{quoted(selection.text)} {'shares the first place' if selection.is_tie else 'has the best score'}"
 
 
 def _score_name(selection: SelectionLike) -> str:
@@ -119,5 +124,5 @@ def draw_selection_trie(selection: SelectionLike, *, limit: int = MAX_NODES, fol
         others = [one for one in selection.top_tokens if one.id not in first and math.exp(one.logp) >= _LEAST_WANTED]
         wanted = tuple((one.label, math.exp(one.logp)) for one in others[:_WANTED])
     n = int(choices.distinct.sum())
-    title = f"The tokens of {count(n, 'choice')} as a tree: {quoted(selection.text)} has the best score"
+    title = f"The tokens of {count(n, 'choice')} as a tree: {_first_words(selection)}"
     return draw_trie(view, end, title=title, wanted=wanted)

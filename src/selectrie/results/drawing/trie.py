@@ -41,7 +41,7 @@ _BAR = 120.0
 _MAX_RUN = 4
 """Maximum number of tokens without a branch that have a box each."""
 _REPR_ROWS = 20
-MARKS = {"winner": "★", "greedy": "~", "pruned": "×", "wanted": "…"}
+MARKS = {"winner": "★", "tied": "=", "greedy": "~", "pruned": "×", "wanted": "…"}
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -59,13 +59,14 @@ class TrieView:
         choice: Lowest index of the choices that end at the node, or None.
         n_choices: Number of choices at or below the node, duplicates included.
         n_hidden: Number of choices below the node in children that are not shown.
-        on_winner: Whether the node is on the winner's path.
+        on_winner: Whether the node is on the winner's path, or on one of a tied choice.
         on_greedy: Whether the node is on the path of masked greedy decoding.
         pruned: Whether no choice at or below the node was scored to its end.
         node: Number of the node in the trie; a node is folded by it.
         p_hidden: Total probability in the set of the choices that `n_hidden` counts;
             None if probabilities are not known.
         tolerance: The tolerance, in nats, by which numbers are written (`percent`).
+        tied: Indices of the choices that share the first place; empty without a tie.
     """
 
     parent: tuple[int, ...]
@@ -81,6 +82,7 @@ class TrieView:
     node: tuple[int, ...]
     p_hidden: tuple[float | None, ...]
     tolerance: float = UNKNOWN
+    tied: frozenset[int] = frozenset()
 
     def __len__(self) -> int:
         return len(self.parent)
@@ -199,13 +201,15 @@ def draw_trie(
 def _legend(view: TrieView, wanted: Sequence[object], *, is_rough: bool) -> str:
     """Return the meaning of the marks that occur; `is_rough` is whether "≈" does."""
     used = {
-        "winner": any(view.on_winner),
+        "winner": any(view.on_winner) and not view.tied,
+        "tied": bool(view.tied),
         "greedy": any(view.on_greedy),
         "pruned": any(view.pruned),
         "wanted": bool(wanted),
     }
     words = {
         "winner": "winner",
+        "tied": "shares the first place",
         "greedy": "masked greedy",
         "pruned": "pruned",
         "wanted": "what the model would say instead",
@@ -374,8 +378,9 @@ def _step_logp(view: TrieView, node: _Node) -> float | None:
 
 def _mark_words(view: TrieView, at: int) -> list[str]:
     """Return the marks of a node in words."""
+    way = "on the path of a tied choice" if view.tied else "on the winner's path"
     marks = (
-        (view.on_winner[at], "on the winner's path"),
+        (view.on_winner[at], "shares the first place" if view.choice[at] in view.tied else way),
         (view.on_greedy[at], "on the path of masked greedy decoding"),
         (view.pruned[at], "pruned"),
     )
@@ -387,7 +392,8 @@ def _draw_end(view: TrieView, node: _Node, end: End, x: float) -> list[Shape]:
     top, won = _TOP + node.row * _ROW, view.on_winner[node.at]
     is_greedy = view.on_greedy[node.at] and not any(view.on_greedy[child.at] for child in node.children)
     won = won and not any(view.on_winner[child.at] for child in node.children)
-    mark = (MARKS["winner"] if won else "") + (MARKS["greedy"] if is_greedy else "")
+    won = view.choice[node.at] in view.tied if view.tied else won
+    mark = MARKS["tied" if view.tied else "winner"] * won + MARKS["greedy"] * is_greedy
     mark = MARKS["pruned"] if view.pruned[node.at] else mark
     name = "win" if won else "alt" if is_greedy else ""
     shapes = [
