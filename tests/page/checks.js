@@ -128,7 +128,7 @@
     return !boxes.some(box => box.width >= 23.9 && box.height >= 23.9);
   }
 
-  /** What sticks out of a narrow window: the page as a whole, texts outside of a place that scrolls by itself, and places that scroll sideways, but for code. */
+  /** What sticks out of a narrow window: the page as a whole, texts outside of a place that scrolls by itself, and places that scroll sideways, but for code, and menus that cut an option. */
   function reflow() {
     const width = document.documentElement.clientWidth, faults = [];
     if (document.documentElement.scrollWidth > width) faults.push(`the page is ${document.documentElement.scrollWidth} wide of ${width}`);
@@ -144,6 +144,15 @@
     for (const element of elements("body *:not(pre, textarea, input)")) {
       const scrolls = ["auto", "scroll"].includes(getComputedStyle(element).overflowX);
       if (scrolls && element.scrollWidth > element.clientWidth + 1) faults.push(`${name(element)}: scrolls to ${element.scrollWidth} of ${element.clientWidth}`);
+    }
+    for (const menu of elements("select").filter(one => getComputedStyle(one).fieldSizing !== "content")) {
+      const whole = menu.cloneNode(true);
+      whole.style.inlineSize = "max-content";
+      whole.style.position = "absolute";
+      menu.parentElement.append(whole);
+      const [wide, full] = [menu, whole].map(one => one.getBoundingClientRect().width);
+      whole.remove();
+      if (wide < full - 1) faults.push(`${name(menu)}: ${wide.toFixed(0)} of ${full.toFixed(0)} for its longest option`);
     }
     return faults;
   }

@@ -35,6 +35,7 @@ PLANTED = {
         ("<h1>Good", "<h1 style='width: 400px'>Good", "h1"),
         ("<h1>Good", "<h1 style='margin-left: -50px'>Good", "h1"),
         ("<svg", "<div class='box' style='overflow: auto'><p style='width: 400px'>wide</p></div><svg", "box"),
+        ("<svg", "<select style='width: 90px'><option>an option that is cut</select><svg", "longest option"),
     ],
     "motion": [
         ("<h1>", "<h1 style='transition: color 1s'>", "h1"),
