@@ -466,20 +466,3 @@ def test_a_tie_is_shown_as_a_tie():
     marks = [one.marks for one in draw_choices(tied).outline]
     assert [("shares the first place" in "".join(one)) for one in marks] == [True, True, False]
     assert selection_sentences(tied)["agreement"] == "Step by step comes to the same tie."
-
-
-def test_a_tree_marks_all_tied_choices():
-    """Ends, paths, legend and title say what the bars say; a shorter choice on the way has no first place."""
-    found = answer((" a", 0.5), (" a| b", 0.5, 0.5), (" a| c", 0.5, 0.5))
-    choices = replace(found.choices, score=np.array([-2.0, -1.0, -1.0]))
-    tied = replace(found, choices=choices, rule="token_mean", index=1, greedy_index=None, is_tie=True, margin=0.0)
-    tree, bars = draw_selection_trie(tied), draw_choices(tied)
-    words = [shape.text for shape in tree.shapes]
-    assert words.count("=") == 2
-    assert "★" not in words
-    assert any(word.startswith("= shares the first place") for word in words)
-    item = tree.outline[0].children[0]
-    assert (item.label, item.marks[0]) == ("‹␣a›", "on the path of a tied choice")
-    assert [one.marks[0] for one in item.children] == ["shares the first place"] * 2
-    assert tree.title.endswith("' a b' shares the first place")
-    assert bars.title.endswith("' a b' shares the first place")

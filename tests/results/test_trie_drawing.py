@@ -1,10 +1,13 @@
-"""Where the boxes and the texts of a drawn trie are."""
+"""Where the boxes and the texts of a drawn trie are, and which of them are marked."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
-from selectrie.results.drawing.choices import draw_selection_trie
+import numpy as np
+
+from selectrie.results.drawing.choices import draw_choices, draw_selection_trie
 from selectrie.results.drawing.shapes import CELL, LABEL_CELL, Shape, label_in
 from tests.support.answers import answer
 from tests.support.placed_shapes import boxes_in
@@ -50,3 +53,20 @@ def test_less_than_three_characters_of_a_cut_text_are_not_drawn():
         "ab…",
     ]
     assert label_in(0, 0, width - 1, 20, "abcd") == ()
+
+
+def test_a_tree_marks_all_tied_choices():
+    """Ends, paths, legend and title say what the bars say; a shorter choice on the way has no first place."""
+    found = answer((" a", 0.5), (" a| b", 0.5, 0.5), (" a| c", 0.5, 0.5))
+    choices = replace(found.choices, score=np.array([-2.0, -1.0, -1.0]))
+    tied = replace(found, choices=choices, rule="token_mean", index=1, greedy_index=None, is_tie=True, margin=0.0)
+    tree, bars = draw_selection_trie(tied), draw_choices(tied)
+    words = [shape.text for shape in tree.shapes]
+    assert words.count("=") == 2
+    assert "★" not in words
+    assert any(word.startswith("= shares the first place") for word in words)
+    item = tree.outline[0].children[0]
+    assert (item.label, item.marks[0]) == ("‹␣a›", "on the path of a tied choice")
+    assert [one.marks[0] for one in item.children] == ["shares the first place"] * 2
+    assert tree.title.endswith("' a b' shares the first place")
+    assert bars.title.endswith("' a b' shares the first place")
