@@ -9,7 +9,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from selectrie.core.notation import percent, show_text, write_logp, written_tolerance
+from selectrie.core.notation import percent, percent_between, show_text, write_logp, written_tolerance
 from tests.page.tabs import DECIDE, LATER, RANK, SELECT
 
 GENERATE = LATER[-1]
@@ -93,9 +93,9 @@ def rows_of(answer):
         is_pruned = one["score"] is None
         p = one["probability_high"] if is_pruned else one["probability"]
         measured = (one["logp_upper"] if is_pruned else one["logp"]) if is_joint else one["score"]
-        words = percent(p, shares)
-        numbers = [(p, f"at most {words.removeprefix('< ')}" if is_pruned else words)]
-        numbers.append((measured, "–" if measured is None else "≤ " * is_pruned + score(measured, tolerance)))
+        numbers = [(p, percent_between(one["probability_low"], one["probability_high"], shares))]
+        bound = (-math.inf, tolerance, measured) if is_pruned else (measured, tolerance)
+        numbers.append((measured, "–" if measured is None else score(*bound)))
         local = None if one["logp_local"] is None else math.exp(one["logp_local"])
         numbers.append((local, "–" if local is None else percent(local, shares)))
         marks = {
@@ -119,10 +119,9 @@ def rows_of(answer):
     return [row(at) for at in sorted(range(len(choices)), key=rank)]
 
 
-def score(value, tolerance):
-    """A log-probability or another score, as the page writes it."""
-    digits = 1 if tolerance > 0.05 else 2 if tolerance > 0.0005 else 3
-    return f"{value:.{digits}f}".replace("-", "−")
+def score(*value):
+    """A log-probability or another score, as the page writes it; arguments are those of `write_logp`."""
+    return write_logp(*value).replace("-", "−")
 
 
 ANSWERS = """parts => parts.map(part => ({
@@ -339,6 +338,18 @@ def test_what_decide_shows_equals_the_answer(visit, double):
             assert sorted(drawn) == sorted(options_of(one))
 
 
+def test_a_near_tie_of_an_answer_has_the_digits_of_its_tolerance(visit, double):
+    """The margin is written by it as everywhere, and it has two digits."""
+    visitor = visit().choose(DECIDE.name)
+    visitor.run()
+    told = double.answers[-1]["answers"]["intent"]["diagnostics"]
+    told |= {"margin": 0.0132, "tolerance": 0.801320759448959, "is_tie": False}
+    double.expect(DECIDE.path).answer(double.answers[-1])
+    assert visitor.run() == "tie"
+    words = "The first two are 0.0 nats apart, less than what may move a row of this model (0.8 nats)."
+    assert words in visitor.answer.locator(".note.tie").inner_text()
+
+
 def test_percentages_are_those_of_python(visit):
     """On 200 numbers, some at the edges of the digits, Python and the page write the same."""
     random, edges = Random("percent"), (0.0, 0.001, 0.0095, 0.095, 0.0995, 0.5, 0.55, 0.9005, 0.9905, 0.999, 1.0)
@@ -353,14 +364,28 @@ def test_percentages_are_those_of_python(visit):
     assert written == [percent(*one) for one in numbers]
 
 
+def test_bounds_are_those_of_python(visit):
+    """Ends that look alike are one number, and a bound that says nothing is not known."""
+    random = Random("bounds")
+    bounds = [(0.0, 1.0, 0.0), (0.0, 0.9995, 0.0), (0.0, 0.0004, 0.0), (0.9995, 1.0, 0.0), (-0.1, 1.2, 0.3)]
+    while len(bounds) < 200:
+        low, high = sorted(random.choice((0.0, 1.0, random.random(), math.exp(-random.uniform(0, 8)))) for _ in "ab")
+        bounds.append((low, high, random.choice((0.0, 0.005, 0.05, 0.3))))
+    script = "async all => { const { percentBetween } = await import('/page/format.js'); return all.map(one => percentBetween(...one)); }"
+    written = visit().page.evaluate(script, [*bounds, (0.37, 0.47, 0.005), (0, 0.9996, 0.005), (0, 0.115, 0.005)])
+    assert written[200:] == ["37 % to 47 %", "not known", "at most 12 %"]
+    assert written[:200] == [percent_between(*one) for one in bounds]
+
+
 def test_log_probabilities_are_those_of_python(visit):
     """With the same decimals, by the tolerance; the page has a true minus."""
     random = Random("log-probabilities")
     numbers = [(-random.uniform(0, 20), random.choice((0.0, 0.0005, 0.005, 0.05, 0.3, 2.0))) for _ in range(200)]
     written = visit("/health").page.evaluate(
         "async numbers => { const { score } = await import('/page/format.js'); return numbers.map(one => score(...one)); }",
-        numbers,
+        [*numbers, (-1e-9, 0.005)],
     )
+    assert written.pop() == "0.00"
     assert written == [write_logp(*one).replace("-", "−") for one in numbers]
 
 

@@ -1,7 +1,8 @@
 """Writes numbers and texts for people: one notation for each kind, everywhere.
 
 Terminals, `repr`s, notebooks and drawings use these functions. The page has `percent`,
-`write_logp` and `show_text` in `format.js`. JSON has all digits.
+`percentBetween`, `score` (`write_logp`) and `visible` (`show_text`) in `format.js`.
+JSON has all digits.
 
 `tolerance` is by how many nats the batching of calls may move a row of the model. A
 number has the digits that it leaves.

@@ -7,7 +7,7 @@
  */
 
 import { figureOf } from "./drawing.js";
-import { UNKNOWN, barOf, errorOf, number, percent, points, textOf, whole } from "./format.js";
+import { UNKNOWN, barOf, errorOf, number, percent, points, score, textOf, whole } from "./format.js";
 import {
   FieldError,
   area,
@@ -443,9 +443,9 @@ function sectionOf(name, one, question, drawn, context) {
       note("tie", [
         h("strong", {}, "Nearly a tie. "),
         "The first two are ",
-        number(told.margin, `${told.margin.toFixed(3)} nats`, "margin"),
+        number(told.margin, `${score(told.margin, told.tolerance)} nats`, "margin"),
         " apart, less than what may move a row of this model (",
-        number(told.tolerance, `${told.tolerance.toPrecision(2)} nats`, "tolerance"),
+        number(told.tolerance, `${Number(told.tolerance.toPrecision(2))} nats`, "tolerance"),
         ").",
       ]),
     told.order_dependent && note("warning", ["The order of the options decides: another order has another winner."]),

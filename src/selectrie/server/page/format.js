@@ -16,6 +16,9 @@ const SHOWN = new Map([
   ["\t", "⇥"],
 ]);
 
+/** What is added to a number before its fraction is cut, which rounds it. */
+const [NEAREST, DOWN, UP] = [0.5, 1e-9, 1 - 1e-9];
+
 /** Stands for a tolerance that is not known: above 0, so that no probability reads as exactly 1. */
 export const UNKNOWN = Number.MIN_VALUE;
 
@@ -82,29 +85,50 @@ export function number(value, text, name = "") {
  * @returns {string}
  */
 export function percent(p, tolerance = 0) {
+  return roundPercent(p, tolerance, NEAREST);
+}
+
+/**
+ * Return `percent` with its last digit rounded in a direction.
+ *
+ * @param {number} p
+ * @param {number} tolerance
+ * @param {number} direction
+ */
+function roundPercent(p, tolerance, direction) {
   if ((p === 0 || p === 1) && !tolerance) return `${100 * p} %`;
   if (p < 0.001) return "< 0.1 %";
   if (p > 1 - 0.001) return "> 99.9 %";
   const written = (/** @type {number} */ n, /** @type {number} */ parts) =>
     parts === 1000 ? `${(n / 10).toFixed(1)} %` : `${(n * 100) / parts} %`;
   if (tolerance <= 0.05) {
-    const parts = p >= 0.0995 && p <= 0.9905 ? 100 : 1000;
-    return written(Math.floor(p * parts + 0.5), parts);
+    const n = Math.floor(p * 1000 + direction);
+    const parts = n >= 100 && n <= 990 ? 100 : 1000;
+    return written(Math.floor(p * parts + direction), parts);
   }
-  const rest = Math.min(p, 1 - p);
-  const parts = rest >= 0.095 ? 10 : rest >= 0.0095 ? 100 : 1000;
-  const n = Math.floor(rest * parts + 0.5);
+  const [rest, way] = p <= 0.5 ? [p, direction] : [1 - p, 1 - direction];
+  const parts = [10, 100].find((some) => Math.floor(rest * some * 10 + way) >= 10) ?? 1000;
+  const n = Math.floor(rest * parts + way);
   return `≈ ${written(p <= 0.5 ? n : parts - n, parts)}`;
 }
 
 /**
- * Return an upper bound on a probability: "at most 12 %".
+ * Return an interval of probabilities as Python's `percent_between` writes it: "12 % to 15 %",
+ * "at most 12 %" or "not known".
  *
- * @param {number} p
+ * @param {number} low
+ * @param {number} high
  * @param {number} [tolerance] as for `percent`
+ * @returns {string}
  */
-export function atMost(p, tolerance = 0) {
-  return `at most ${percent(p, tolerance).replace("< ", "")}`;
+export function percentBetween(low, high, tolerance = 0) {
+  [low, high] = [Math.max(0, low), Math.min(1, high)];
+  const nearest = percent(low, tolerance);
+  if (nearest === percent(high, tolerance)) return nearest;
+  const [first, last] = [roundPercent(low, tolerance, DOWN), roundPercent(high, tolerance, UP)];
+  if (low === 0) return last.startsWith(">") || high === 1 ? "not known" : `at most ${last.replace("< ", "")}`;
+  if (high === 1) return first.startsWith(">") ? first : first.startsWith("<") ? "not known" : `at least ${first}`;
+  return `${first} to ${first.startsWith("≈") ? last.replace("≈ ", "") : last}`;
 }
 
 /**
@@ -140,12 +164,15 @@ export function points(change, tolerance = 0) {
  *
  * @param {number} value
  * @param {number} [tolerance]
+ * @param {boolean} [isBound] whether it is an upper bound, which is rounded up
  * @returns {string}
  */
-export function score(value, tolerance = 0) {
+export function score(value, tolerance = 0, isBound = false) {
   if (!Number.isFinite(value)) return value < 0 ? "−∞" : String(value);
   const digits = tolerance > 0.05 ? 1 : tolerance > 0.0005 ? 2 : 3;
-  return value.toFixed(digits).replace("-", "−");
+  const unit = 10 ** digits;
+  const text = (isBound ? Math.floor(value * unit + UP) / unit : value).toFixed(digits);
+  return Number(text) ? text.replace("-", "−") : text.replace("-", "");
 }
 
 /**

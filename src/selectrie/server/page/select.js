@@ -2,7 +2,7 @@
 /** The tabs Select and Rank: a prompt, choices, and which of them the model finds most probable. */
 
 import { figureOf } from "./drawing.js";
-import { UNKNOWN, atMost, barOf, number, percent, score, textOf, visible, whole } from "./format.js";
+import { UNKNOWN, barOf, number, percent, percentBetween, score, textOf, visible, whole } from "./format.js";
 import {
   area,
   factsOf,
@@ -423,7 +423,7 @@ function rowOf(answer, place, one, at, tolerance) {
   // A share beside others is never exactly 0 or 1; a float may be.
   const shareTolerance = answer.choices.length > 1 ? toleranceOf(answer) : 0;
   const value = one.logp ?? one.logp_upper;
-  const shown = isOpen ? atMost(high, shareTolerance) : percent(one.probability ?? low, shareTolerance);
+  const shown = percentBetween(low, high, shareTolerance);
   const marks = [
     isTied ? ["=", "shares the first place"] : isWinner && ["★", "winner"],
     at === answer.greedy && ["~", "masked greedy"],
@@ -441,7 +441,7 @@ function rowOf(answer, place, one, at, tolerance) {
     h(
       "td",
       { class: "number", "data-label": answer.rule === "joint" ? "log-probability" : "score" },
-      number(measured, measured === null ? "–" : (isOpen ? "≤ " : "") + score(measured, tolerance), "logp"),
+      number(measured, measured === null ? "–" : (isOpen ? "≤ " : "") + score(measured, tolerance, isOpen), "logp"),
     ),
     h(
       "td",

@@ -2,7 +2,7 @@
 /** The tab Template: a page that fills while its slots are decided. */
 
 import { figureOf } from "./drawing.js";
-import { atMost, barOf, errorOf, number, percent, score, textOf, visible } from "./format.js";
+import { barOf, errorOf, number, percentBetween, score, textOf, visible } from "./format.js";
 import {
   area,
   fill,
@@ -307,7 +307,7 @@ function choicesOf(choices, record) {
         "td",
         { class: "share" },
         barOf(low, high),
-        number(p, (isOpen(one) ? atMost : percent)(p, toleranceOf(record)), "probability"),
+        number(p, percentBetween(low, high, toleranceOf(record)), "probability"),
       ),
       h(
         "td",
