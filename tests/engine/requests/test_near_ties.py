@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 from contextlib import closing
 from contextvars import copy_context
 from dataclasses import replace
+from itertools import product
 
 import numpy as np
 import pytest
@@ -103,6 +105,14 @@ def test_the_coverage_counts_tokens_before_the_cut():
     assert found.certificate.n_rescored == len(choices)
     np.testing.assert_allclose(found.choices.logp, expected.choices.logp, atol=1e-6)
     assert found.coverage == pytest.approx(expected.coverage, rel=1e-6)
+
+
+def test_near_ties_that_cost_too_much_are_not_scored_again():
+    """They are 64 behind many shared tokens. The certificate says so, and it is JSON."""
+    choices = ["cat cat cat " + "".join(end) for end in product("abct", repeat=3)]
+    with Engine(OtherLayout(3, limits=WIDE), check=replace(SOME_ARE_CLOSE, tolerance=100.0)) as engine:
+        found = engine.select("a c", choices)
+    assert '"rescored": false, "n_rescored": 0' in json.dumps(found.to_dict(), allow_nan=False)
 
 
 @pytest.mark.parametrize("rule", [ScoringRule("pmi"), ScoringRule("calibrated", content_free=("a",))])

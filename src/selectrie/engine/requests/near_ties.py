@@ -90,7 +90,7 @@ def rescore_near_ties(
     if prepared.groups is not None:
         finalists = np.flatnonzero(np.isin(prepared.groups, finalists)).astype(np.int32)
     # Both evaluations need every context once, and these rows below each context.
-    n_rows = rows_alone(prepared.trie, prepared.terminator)[prepared.trie.path_of[finalists]].sum()
+    n_rows = int(rows_alone(prepared.trie, prepared.terminator)[prepared.trie.path_of[finalists]].sum())
     is_cheap = len(finalists) <= ALWAYS_RESCORED or n_rows <= report.certificate.nodes_evaluated
     if not len(finalists) or not is_cheap:
         return scored, replace(report, certificate=replace(certificate, rescored=is_cheap))
