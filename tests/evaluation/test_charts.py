@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 import sys
 from dataclasses import replace
@@ -149,6 +150,8 @@ def test_a_picture_that_there_is_not_is_refused(monkeypatch):
         compare(single, single)[0].plot()
     with pytest.raises(OptionError, match="picture='accuracy': expected a result with choices or accuracies"):
         single.plot()
+    with pytest.raises(OptionError, match="picture='accuracies': expected one of 'differences' for this result"):
+        replace(compare(run(1), run(2))[0], pairs=()).plot("accuracies")
     with pytest.raises(OptionError, match="axes of matplotlib"):
         run(1).plot(ax=3)
     monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
@@ -189,6 +192,16 @@ def test_subsets_go_from_the_best_to_the_worst():
     for order in ([*records, *missing], [*missing, *records], [*records[:2], *missing, *records[2:]]):
         drawing = TaskResult.of("task", order, find_metrics(["acc"])).draw("subsets")
         assert [(one.label, one.numbers[0][1]) for one in drawing.outline] == [("b", 1.0), ("a", 0.5), ("c", 0.0)]
+
+
+def test_subsets_have_the_first_metric_that_is_known():
+    """Where one is NaN everywhere, as of items without one right choice, the next is drawn."""
+    task = run(1, metrics=("acc", "acc_norm"))["task"]
+    unknown = replace(
+        task.figures, metrics={**task.figures.metrics, "acc": replace(task.figures.metrics["acc"], value=math.nan)}
+    )
+    drawing = replace(task, figures=unknown).draw("subsets")
+    assert drawing.title == "acc_norm of the subsets of task"
 
 
 def test_a_long_label_keeps_both_ends():

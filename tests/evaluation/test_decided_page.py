@@ -137,6 +137,16 @@ def test_small_numbers_are_not_zero(decisions):
     assert "0.0000" not in page
 
 
+def test_probabilities_have_the_digits_that_the_model_leaves():
+    """One digit at a tolerance of 0.3 nats, in tables and histograms."""
+    with fake(tolerance=0.3) as llm:
+        page = decided_page(TEXTS, llm.decide_many(TEXTS, {"intent": QUESTIONS["intent"]}), {"intent": GOLD})
+    cells = [cell for row in rows_of(page, "16 rows, by confidence") for cell in row if cell.endswith(" %")]
+    cells += re.findall(r"(?:median|least) ([^<,]*%)", page)
+    assert len(cells) > 30
+    assert all(re.fullmatch(r"≈ (?:0\.\d|\d|[1-9]0|9\d|99\.\d) %|&[lg]t; (?:0\.1|99\.9) %", cell) for cell in cells)
+
+
 def test_labels_of_classify_many():
     """Its result is taken as it is, also with an error in a row, which has a table of its own."""
     labels = fake().classify_many(["a", "b", np.nan], ["x", "y"], on_error="keep")

@@ -15,7 +15,7 @@ from selectrie.cli import inputs, requests
 from selectrie.cli.groups import CascadeGroup, ColumnPrefix, ResumedTable, RunGroup, TableOut, setting
 from selectrie.cli.show import check_page, count_progress, show_json, show_report, write_page
 from selectrie.core.files import TEXT_SUFFIXES
-from selectrie.core.notation import count
+from selectrie.core.notation import count, written_tolerance
 from selectrie.core.output import put, visible, write
 from selectrie.errors import IncompatibleOptionsError, OptionError, OptionRef, words
 from selectrie.options.selection import BASELINE_RULES
@@ -158,9 +158,10 @@ def _run_plan(model: CascadeGroup, plan: TablePlan, running: TableRunGroup) -> T
     from selectrie.engine.cascade import engines_of
     from selectrie.tables.table_run import TableRunOptions, decide_on_cluster, run_table
 
-    page = None if running.html is None else _TablePage(plan)
     with ExitStack() as opened:
         llm = opened.enter_context(requests.open_decider(model))
+        tolerance = max(map(written_tolerance, engines_of(llm)))
+        page = None if running.html is None else _TablePage(plan, tolerance)
         on_progress = opened.enter_context(_progress_bar())
         on_results = None if page is None else page.add
         options = TableRunOptions(asdict(model), running.other_machine, on_progress, on_results)
@@ -183,15 +184,16 @@ class _TablePage:
 
     Args:
         plan: The plan of the run.
+        tolerance: By how many nats the probabilities may move.
     """
 
-    def __init__(self, plan: TablePlan) -> None:
+    def __init__(self, plan: TablePlan, tolerance: float) -> None:
         from selectrie.evaluation.report.decided import DecidedTable
 
         questions = plan.table_questions.questions
         texts = {name: [option.scored for option in one.options] for name, one in questions.items()}
         truths = {name: ["true", "false"] for name, one in questions.items() if one.kind == "predicate"}
-        self.table = DecidedTable({**texts, **truths})
+        self.table = DecidedTable({**texts, **truths}, tolerance)
         self._columns = plan.columns
 
     def add(self, states: Sequence[State | RequestError], rows: Sequence[tuple[Cell, ...]]) -> None:

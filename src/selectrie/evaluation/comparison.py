@@ -114,7 +114,7 @@ class Comparison(JsonRecord):
         estimates = [
             (f"{one.metric}, {name}", one.metric, metrics.estimate(METRICS[one.metric], records))
             for one in self.differences
-            if one.p is not None
+            if one.p is not None and self.pairs
             for name, records in zip(("first", other), zip(*self.pairs, strict=True), strict=True)
         ]
         return draw_estimates(f"Both runs of {self.task}", estimates)

@@ -124,10 +124,11 @@ class LabelReport(JsonRecord):
         """Return a picture as `plot` names it; None if there is nothing to draw."""
         if picture == "risk":
             return draw_risk("Risk over coverage", self.figures, (1.0, *COVERAGES))
-        for name, figures in self.figures.items():
-            if (figures is self.after) == (picture == "calibrated"):
-                return draw_reliability(f"Reliability, {name}", figures.bins, figures.ece)
-        return None
+        shown = dict(zip(("reliability", "calibrated"), self.figures.items(), strict=False))
+        if picture not in shown:
+            return None
+        name, figures = shown[picture]
+        return draw_reliability(f"Reliability, {name}", figures.bins, figures.ece)
 
     def plot(self, picture: str = "reliability", *, ax: Axes | None = None) -> Axes:
         """Draw the report with matplotlib (extra `plot`), as a table's page shows it.

@@ -224,7 +224,8 @@ class TaskResult(JsonRecord):
             return draw_reliability(f"Reliability of {self.task}", self.calibration, self.ece)
         if picture == "margins":
             return draw_margins(f"Margins of {self.task}", self.records)
-        name = next((name for name in self.figures.metrics if metrics.METRICS[name].is_proportion), "")
+        found = (name for name, one in self.figures.metrics.items() if math.isfinite(one.value))
+        name = next((name for name in found if metrics.METRICS[name].is_proportion), "")
         parts = [(label, name, part.metrics[name]) for label, part in self.subsets.items() if name and part.n]
         parts.sort(key=lambda one: -one[2].value)
         return draw_estimates(f"{name} of the subsets of {self.task}", parts)

@@ -262,7 +262,8 @@ def draw_reliability(title: str, bins: Iterable[CalibrationBin], ece: float) -> 
         at, left, width = x(one.confidence), x(one.low) + 2, x(one.high) - x(one.low) - 4
         right = rate_with_interval(one.accuracy, interval.low, interval.high)
         numbers = (("items", float(one.n), thousands(one.n)), ("right", one.accuracy, right))
-        outline.append(Item(f"confidence {percent(one.confidence, UNKNOWN)}", numbers))
+        mean = percent(one.confidence, UNKNOWN)  # a mean over items moves by less than a row
+        outline.append(Item(f"confidence {mean}", numbers))
         parts = [
             line(at, y(interval.low), at, y(interval.high), "win", "thick"),
             dot(at, y(one.accuracy), 3 + 6 * math.sqrt(size), "sheer"),
@@ -297,7 +298,7 @@ def draw_margins(title: str, records: Iterable[ItemRecord]) -> Drawing | None:
     return draw_histogram(about, label, margins, right, Axis(0, end, _LEFT, _RIGHT, lambda value: f"{value:.3g}"))
 
 
-def draw_shares(title: str, label: str, shares: FloatArray, is_right: BoolArray | None) -> Drawing:
+def draw_shares(title: str, label: str, shares: FloatArray, is_right: BoolArray | None, tolerance: float) -> Drawing:
     """Return a histogram of probabilities from 0 to 1.
 
     Args:
@@ -305,8 +306,9 @@ def draw_shares(title: str, label: str, shares: FloatArray, is_right: BoolArray 
         label: Title of the horizontal axis.
         shares: The probability of each item.
         is_right: Whether each item is right; None if that is not known.
+        tolerance: By how many nats probabilities may move.
     """
-    middle, least = (percent(float(one), UNKNOWN) for one in (np.median(shares), shares.min()))
+    middle, least = (percent(float(one), tolerance) for one in (np.median(shares), shares.min()))
     x, _ = _share_axes()
     return draw_histogram(f"{title}: median {middle}, least {least}", label, shares, is_right, x)
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from selectrie.core.notation import UNKNOWN, count, percent, rate, thousands
+from selectrie.core.notation import UNKNOWN, count, percent, rate, thousands, written_tolerance
 from selectrie.decide.answers import Answer, Decision, PredicateAnswer, ScoreAnswer
 from selectrie.decide.calibration import LabelledAnswers, labelled_answers
 from selectrie.decide.classification import Classification
@@ -90,6 +90,7 @@ class _Question:
     """What the page shows of one question, added up row by row.
 
     Attributes:
+        tolerance: By how many nats its probabilities may move.
         counts: Number of rows by the text of their answer.
         right_counts: Number of rows by the text of their right answer.
         is_right: 1 and 0 for right and wrong answers, -1 where that is not known.
@@ -98,6 +99,7 @@ class _Question:
             one; all rows, by confidence; those of low label mass.
     """
 
+    tolerance: float
     counts: Counter[str]
     right_counts: Counter[str] = field(default_factory=Counter)
     probabilities: array[float] = field(default_factory=lambda: array("d"))
@@ -132,10 +134,13 @@ class DecidedTable:
     Args:
         options: The texts of the options by the name of each question, which are shown
             even if no row has them.
+        tolerance: By how many nats the probabilities may move.
     """
 
-    def __init__(self, options: Mapping[str, Iterable[str]]) -> None:
-        self._questions = {name: _Question(Counter(dict.fromkeys(texts, 0))) for name, texts in options.items()}
+    def __init__(self, options: Mapping[str, Iterable[str]], tolerance: float) -> None:
+        self._questions = {
+            name: _Question(tolerance, Counter(dict.fromkeys(texts, 0))) for name, texts in options.items()
+        }
         self._n = self._n_errors = 0
         self._errors: list[tuple[str, object, int]] = []
 
@@ -225,7 +230,8 @@ def decided_page(
         right = {name: list(values) for name, values in one_gold.items()}
         reports = label_reports(named, right) if reports is None else reports
         judged = {name: (one, reports[name]) for name, one in labelled_answers(named, right).items()}
-    table = DecidedTable(options)
+    answered = (answer for one in named if one.error is None for answer in one.values())
+    table = DecidedTable(options, max(map(written_tolerance, answered), default=UNKNOWN))
     for at, (state, decision) in enumerate(zip(about, named, strict=True)):
         if decision.error is not None:
             table.add(state, error_text(decision.error))
@@ -286,7 +292,7 @@ def _question_section(name: str, question: _Question, judged: tuple[LabelledAnsw
     )
     for title, caption, found in tables:
         if found.n:
-            parts += [heading_block(title), _rows_table(caption, found)]
+            parts += [heading_block(title), _rows_table(caption, found, question.tolerance)]
     return section(name or "Answers", *parts)
 
 
@@ -310,18 +316,20 @@ def _distribution_blocks(question: _Question, n: int) -> list[Block]:
     is_right = np.frombuffer(question.is_right, np.int8)
     masses, tops = (np.frombuffer(one, np.float64) for one in (question.label_masses, question.probabilities))
     columns = (
-        _histogram_blocks("Probability of the answer", tops, is_right, "among the options"),
-        _histogram_blocks("Label mass", masses, is_right, "share of all that the model would say"),
+        _histogram_blocks("Probability of the answer", tops, is_right, "among the options", question.tolerance),
+        _histogram_blocks("Label mass", masses, is_right, "share of all that the model would say", question.tolerance),
     )
     return [*figure_blocks(bar_chart, "Answers"), columns_block(*columns)]
 
 
-def _histogram_blocks(title: str, values: np.ndarray, is_right: np.ndarray, label: str) -> list[Block]:
+def _histogram_blocks(
+    title: str, values: np.ndarray, is_right: np.ndarray, label: str, tolerance: float
+) -> list[Block]:
     """Return a histogram of shares; of labelled rows alone, if there are any."""
     is_judged = is_right >= 0
     if is_judged.any():
-        return figure_blocks(draw_shares(title, label, values[is_judged], is_right[is_judged] == 1), title)
-    return figure_blocks(draw_shares(title, label, values, None), title)
+        return figure_blocks(draw_shares(title, label, values[is_judged], is_right[is_judged] == 1, tolerance), title)
+    return figure_blocks(draw_shares(title, label, values, None, tolerance), title)
 
 
 def _figures_block(report: LabelReport) -> Block:
@@ -359,7 +367,7 @@ def _names_of(answers: LabelledAnswers) -> list[str]:
     return [str(option[0]) for option in question[2:]]
 
 
-def _rows_table(caption: str, found: _Lowest) -> Block:
+def _rows_table(caption: str, found: _Lowest, tolerance: float) -> Block:
     """Return a table of rows with their texts."""
     rows = found.rows
     has_right = any(row.right is not None for row in rows)
@@ -369,8 +377,8 @@ def _rows_table(caption: str, found: _Lowest) -> Block:
     for row in rows:
         one, right = row.answer, row.right
         words = [one.text, *([right.text if right else ""] if has_right else [])]
-        p_right = [percent(right.probability, UNKNOWN) if right else ""] if has_right else []
-        numbers = [percent(one.probability, UNKNOWN), *p_right, percent(one.label_mass, UNKNOWN), row.number]
+        p_right = [percent(right.probability, tolerance) if right else ""] if has_right else []
+        numbers = [percent(one.probability, tolerance), *p_right, percent(one.label_mass, tolerance), row.number]
         cells.append((text_cell(row.text), *words, *numbers))
     shown = f"; {thousands(len(rows))} are shown" if found.n > len(rows) else ""
     return table_block(f"{count(found.n, 'row')}, {caption}{shown}", names, cells, left=3 if has_right else 2)
