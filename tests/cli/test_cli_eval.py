@@ -510,9 +510,9 @@ def test_progress_is_a_bar_on_a_terminal_and_lines_elsewhere(monkeypatch):
         if stream.isatty():
             assert "0/40" in told
             assert "30/40" in told
-            assert "items, 2 a second, 75% of rows saved" in told
+            assert "items, 2 a second, 75 % of rows saved" in told
         else:  # the first is due; the next ones would come within the same second
-            assert told == "0 of 40 items, 0 a second, 0% of rows saved\n"
+            assert told == "0 of 40 items, 0 a second, 0 % of rows saved\n"
 
 
 @pytest.mark.short("words0", "words1")

@@ -59,7 +59,7 @@ def test_classify_adds_a_label_to_every_row(folder):
     assert result.stdout == "out.csv: 4 rows, 1 with an error\n"
     question = {"label": Choice("What is wanted?", LABELS.splitlines())}
     low = sum(fake().decide(body, question)["label"].label_mass < 0.01 for _, _, body in ROWS if body.strip())
-    assert result.stderr.startswith(f"! in {low} of 3 rows the options hold less than 1%")
+    assert result.stderr.startswith(f"! in {low} of 3 rows the options hold less than 1 %")
     columns = columns_of(question, bare=True)
     assert columns.names == ("label", "probability", "confidence", "label_mass", "margin", "abstained", "error")
     for (number, subject, body), row in zip(ROWS, read(folder / "out.csv"), strict=True):

@@ -358,7 +358,8 @@ def _progress_bar() -> Iterator[OnProgress]:
 
         def report_progress(progress: Progress) -> None:
             saved = 1 - progress.rows_evaluated / progress.rows_naive if progress.rows_naive else 0
-            tell(progress.items, progress.n_items, resumed=progress.items_logged, about=f"{saved:.0%} of rows saved")
+            about = f"{100 * saved:.0f} % of rows saved"
+            tell(progress.items, progress.n_items, resumed=progress.items_logged, about=about)
 
         yield report_progress
 

@@ -13,12 +13,11 @@ import numpy as np
 from selectrie.core.notation import nats, percent, quoted, written_tolerance
 from selectrie.core.types import ROOT, Cost
 from selectrie.errors import OptionError
-from selectrie.options.checks import one_of
 from selectrie.options.selection import MEAN_RULES
 from selectrie.results.advice import LOW_COVERAGE, Advice, Remedy, expected_tokens, notes_advice
 from selectrie.results.drawing.choices import draw_choices, draw_selection_trie
 from selectrie.results.drawing.pieces import cut_strip, why_no_strip
-from selectrie.results.drawing.plot import plot
+from selectrie.results.drawing.plot import plot_picture
 from selectrie.results.drawing.sentences import (
     coverage_words,
     logp_words,
@@ -27,7 +26,7 @@ from selectrie.results.drawing.sentences import (
     set_words,
     share_words,
 )
-from selectrie.results.drawing.shapes import to_html
+from selectrie.results.drawing.shapes import Drawing, to_html
 from selectrie.results.drawing.strip import draw_strip
 from selectrie.results.drawing.trie import TrieView
 from selectrie.results.plain import (
@@ -462,13 +461,16 @@ class Selection(JsonRecord):
             OptionError: For another picture, or a strip of other scores.
             MissingExtraError: If matplotlib is not installed.
         """
-        strip = cut_strip(self, None) if picture == "strip" else None
-        if strip is not None:
-            return plot(draw_strip(self, strip), ax)
-        if picture == "strip":
+        return plot_picture(picture, ("trie", "bars", "strip"), self._draw, ax)
+
+    def _draw(self, picture: str) -> Drawing:
+        """Return a picture as `plot` names it."""
+        if picture != "strip":
+            return draw_selection_trie(self) if picture == "trie" else draw_choices(self)
+        strip = cut_strip(self, None)
+        if strip is None:
             raise OptionError("picture", picture, f"'trie' or 'bars': {why_no_strip(self)}")
-        one_of("picture", picture, ("trie", "bars", "strip"))
-        return plot(draw_selection_trie(self) if picture == "trie" else draw_choices(self), ax)
+        return draw_strip(self, strip)
 
     def _describe(self, choice: ChoiceScore) -> str:
         """Return the line of a choice in a `repr`."""

@@ -185,7 +185,8 @@ class TableProgress:
         if not self.n_low:
             return ()
         rows = count(self.rows - self.errors, "row")
-        text = f"in {self.n_low} of {rows} the options hold less than {LOW_COVERAGE:.0%} of what the model would say."
+        least = f"{100 * LOW_COVERAGE:g} %"
+        text = f"in {self.n_low} of {rows} the options hold less than {least} of what the model would say."
         return (label_mass_advice(text),)
 
 

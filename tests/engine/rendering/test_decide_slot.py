@@ -279,7 +279,7 @@ def test_the_record_of_a_draw_is_ready_for_json():
     told = record.to_dict()
     assert (told["kind"], told["text"], told["drawn"]["text"]) == ("sampled_choice", "cat", record.text)
     assert told["drawn"]["probability"] == record.probability
-    assert repr(record).startswith(f"SampledChoice({record.in_words()})\nSelection(")
+    assert repr(record).startswith("SampledChoice('u' p 11 % at temperature 0.5)\nSelection('cat', p 50 %, ")
 
 
 # Grammars
