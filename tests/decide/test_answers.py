@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import re
 from dataclasses import replace
+from enum import Enum
 from pathlib import Path
 
 import pytest
@@ -12,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import selectrie
-from selectrie import DecisionParams, Template
+from selectrie import Choice, DecisionParams, Option, Score, Template
 from selectrie.decide.answers import abstention_reason, confidence_of, expected, margin_of, mean_of, spread_of
 from selectrie.decide.questions import KINDS
 from selectrie.errors import OptionError
@@ -54,6 +55,33 @@ def test_confidence_stays_between_0_and_1(weights):
     total = sum(weights)
     confidence = confidence_of(max(weights) / total, len(weights))
     assert -1e-9 <= confidence <= 1 + 1e-9
+
+
+class Colour(Enum):
+    RED = "red"
+    BLUE = "dark blue"
+
+
+def test_reports_have_whole_texts_and_no_values_of_python():
+    """Options that begin alike are told apart; a `repr` has the value, and of a long text the beginning."""
+    long = ["the customer wants to know where the parcel is " + place for place in ("at night", "by day")]
+    with fake() as llm:
+        asked = {"where": Choice("Where?", long), "level": Score("How?", long)}
+        asked |= {
+            "colour": Choice("Which?", Colour),
+            "n": Choice("How many?", [Option(3, text="three"), Option(4, text="four")]),
+        }
+        decision = llm.decide(STATE, asked)
+    words = {name: answer.in_words() for name, answer in decision.items()}
+    assert {label for label, *_ in words["where"].options} == {repr(text) for text in long}
+    assert [label for label, *_ in words["level"].options] == [f"0 {long[0]!r}", f"1 {long[1]!r}"]
+    assert words["where"].text == repr(decision["where"].text)
+    assert words["level"].text.endswith(f", {decision.scores['level'].level!r}")
+    assert {label for label, *_ in words["colour"].options} == {"'red'", "'dark blue'"}
+    assert {label for label, *_ in words["n"].options} == {"'three'", "'four'"}
+    assert words["n"].text == repr(decision["n"].text)
+    assert repr(decision["n"]).startswith(f"ChoiceAnswer({decision['n'].value}, p ")
+    assert repr(decision["where"]).startswith("ChoiceAnswer('the customer wants to know where the parcel is …', p ")
 
 
 def test_an_answer_abstains_below_either_limit():

@@ -113,6 +113,12 @@ def test_probabilities_of_a_selection_are_written_alike():
         (percent_between(0.0, 0.15, 0.0), "at most 15 %"),
         (percent_between(0.12, 1.0, 0.0), "at least 12 %"),
         (percent_between(0.0, 1.0, 0.0), "not known"),
+        (percent_between(0.36, 1.0, 0.3), "at least ≈ 30 %"),
+        (percent_between(0.845, 1.0, 0.0), "at least 84 %"),
+        (percent_between(0.0, 0.842, 0.0), "at most 85 %"),
+        (percent_between(0.36, 0.84, 0.3), "≈ 30 % to 90 %"),
+        (percent_between(math.nan, math.nan, 0.3), "not known"),
+        (percent(math.nan, 0.3), "not known"),
         (ratio_words(27.3), "27 times as likely as"),
         (ratio_words(27.9), "27 times as likely as"),
         (ratio_words(638, 0.012), "630 times as likely as"),
@@ -133,22 +139,40 @@ def test_probabilities_of_a_selection_are_written_alike():
         (nats(2.53, 0.3), "2.5 nats"),
         (nats(2.53, 0.8), "2.5 nats"),
         (nats(math.inf), "inf nats"),
+        (nats(0.66, 0.3, is_least=True), "at least 0.6 nats"),
+        (nats(math.inf, is_least=True), "at least inf nats"),
         (write_logp(-1.23456, 0.0), "-1.235"),
         (write_logp(-1.23456, 0.0005), "-1.235"),
         (write_logp(-1.23456, 0.00051), "-1.23"),
         (write_logp(-1.23456, 0.05), "-1.23"),
         (write_logp(-1.23456, 0.051), "-1.2"),
         (write_logp(-123.456, 2.0), "-123.5"),
+        (write_logp(-1e-9, 0.01), "0.00"),
+        (write_logp(-4e-4, 0.3), "0.0"),
         (write_logp(math.nan, 0.0), "not known"),
         (write_logp(-math.inf, 0.0), "-inf"),
         (write_logp(-1.5, 0.0, -1.25), "-1.500 to -1.250"),
         (write_logp(-1.5, 0.3, -1.46), "-1.5"),
+        (write_logp(-1.52, 0.3, -1.24), "-1.6 to -1.2"),
         (write_logp(-math.inf, 0.0, -1.25), "≤ -1.250"),
     ],
 )
 def test_numbers_in_words(words: str, expected: str):
     """Only digits that the tolerance or the error leaves."""
     assert words == expected
+
+
+@given(p=st.floats(0.001, 0.999), tolerance=TOLERANCES)
+def test_a_bound_is_never_overstated(p: float, tolerance: float):
+    """A lower bound reads at most the number and an upper one at least, by less than a digit, never 0 or 100."""
+    least, most = percent_between(p, 1.0, tolerance), percent_between(0.0, p, tolerance)
+    low, high = (float(re.sub(r"[^\d.]", "", words)) / 100 for words in (least, most))
+    digit = 10 ** math.floor(math.log10(min(p, 1 - p)))
+    assert least.startswith("at least ")
+    assert most.startswith("at most ")
+    assert 0 < low <= p + 1e-9
+    assert p - 1e-9 <= high < 1
+    assert high - low <= max(digit, 0.001) + 0.01 * (tolerance <= 0.05) + 1e-9
 
 
 @pytest.mark.parametrize("tolerance", [None, 0.0, 0.3])

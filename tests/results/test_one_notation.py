@@ -86,7 +86,7 @@ def results(llm: Engine) -> Iterator[tuple[Any, list[str]]]:
         "urgency": Score("How urgent is it?", ["can wait", "this week", "today"]),
     }
     decision = llm.decide("Where is my parcel?", questions)
-    yield decision, [in_terminal(reports.decision_report(decision)), in_json(draw_answers(decision).to_dict())]
+    yield decision, [in_terminal(reports.decision_report(decision)), in_json(draw_answers(decision.items()).to_dict())]
     for name in decision:
         yield decision[name], [in_terminal(reports.decision_report(decision))]
     generation = llm.generate("The sky is", max_tokens=4, n=2, seed=1)

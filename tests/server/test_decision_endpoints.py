@@ -131,6 +131,22 @@ def test_answers_are_drawn_on_request():
     assert heads[1]["children"][0]["numbers"][0]["value"] == predicate["probability"]
 
 
+def test_labels_of_one_name_are_drawn_apart():
+    """Labels that two questions share have their questions before them."""
+    questions = [{**LABELS, "name": name, "choices": ["price", "delay"]} for name in ("bought", "asked")]
+    body = {
+        "input": STATE,
+        "questions": [*questions, {"type": "predicate", "name": "price", "instructions": "Is it dear?"}],
+    }
+    with fake() as llm:
+        heads = ask(app(llm), "POST", "/v1/decisions", body | {"drawing": True}).json["drawing"]["bars"]["outline"]
+        only = {"text": STATE, "labels": ["price", "delay"], "multi_label": True, "drawing": True}
+        alone = ask(app(llm), "POST", "/v1/classify", only).json["drawing"]["bars"]["outline"]
+    names = ["bought: price", "bought: delay", "asked: price", "asked: delay", "price"]
+    assert [one["label"].rpartition(": ")[0] for one in heads] == names
+    assert [one["label"].rpartition(": ")[0] for one in alone] == ["price", "delay"]
+
+
 def test_a_request_may_bring_its_calibration():
     """As the object that was fitted, or as "content_free"; what a server would have to learn from requests is refused."""
     question = {"questions[0]": both()[0]["questions[0]"]}

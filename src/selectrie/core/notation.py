@@ -25,6 +25,8 @@ _LARGE_RATIO = 10_000
 """Largest ratio of probabilities that is written as a number."""
 _BARELY = 1.1
 """Least ratio of probabilities that is written as a number."""
+_NEAREST, _DOWN, _UP = 0.5, 1e-9, 1 - 1e-9
+"""What is added to a number before its fraction is cut, which rounds it."""
 _PICTURES = {" ": "␣", "\n": "⏎", "\t": "⇥", "\r": "␍"}
 _HIDDEN = ("Cc", "Cf", "Cs", "Zl", "Zp", "Co", "Cn")
 """Unicode categories of characters that do not print or that move others."""
@@ -66,18 +68,25 @@ def percent(p: float, tolerance: float) -> str:
     - "0 %" and "100 %" only for exactly 0 and 1 with a tolerance of 0.
 
     The digits depend on nothing else. At one tolerance, therefore, a part never reads
-    larger than its whole.
+    larger than its whole. NaN is "not known".
     """
+    return _round_percent(p, tolerance, _NEAREST)
+
+
+def _round_percent(p: float, tolerance: float, direction: float) -> str:
+    """Return `percent` with its last digit rounded in a direction."""
+    if math.isnan(p):
+        return "not known"
     if p in (0.0, 1.0) and not tolerance:
         return f"{100 * p:.0f} %"
     if p < _LEAST or p > 1 - _LEAST:
         return "< 0.1 %" if p < _LEAST else "> 99.9 %"
     if tolerance <= _TWO_DIGITS:
-        parts = 100 if 0.0995 <= p <= 0.9905 else 1000
-        return _write_parts(math.floor(p * parts + 0.5), parts)
-    rest = min(p, 1 - p)
-    parts = 10 if rest >= 0.095 else 100 if rest >= 0.0095 else 1000
-    n = math.floor(rest * parts + 0.5)
+        parts = 100 if 100 <= math.floor(p * 1000 + direction) <= 990 else 1000
+        return _write_parts(math.floor(p * parts + direction), parts)
+    rest, direction = (p, direction) if p <= 0.5 else (1 - p, 1 - direction)
+    parts = next((parts for parts in (10, 100) if math.floor(rest * parts * 10 + direction) >= 10), 1000)
+    n = math.floor(rest * parts + direction)
     return f"≈ {_write_parts(n if p <= 0.5 else parts - n, parts)}"
 
 
@@ -90,12 +99,14 @@ def percent_between(low: float, high: float, tolerance: float) -> str:
     """Return an interval of probabilities as percentages, such as "12 % to 15 %".
 
     One number is returned if both ends look alike, and "not known" if no other bounds
-    than 0 % and 100 % do. `tolerance` is as for `percent`.
+    than 0 % and 100 % do. Otherwise the lower end is rounded down and the upper one up.
+    `tolerance` is as for `percent`.
     """
     low, high = max(0.0, low), min(1.0, high)
-    first, last = percent(low, tolerance), percent(high, tolerance)
-    if first == last:
-        return first
+    nearest = percent(low, tolerance)
+    if nearest == percent(high, tolerance):
+        return nearest
+    first, last = _round_percent(low, tolerance, _DOWN), _round_percent(high, tolerance, _UP)
     if not low:
         return "not known" if last.startswith(">") or high == 1.0 else f"at most {last.removeprefix('< ')}"
     if high == 1.0:
@@ -115,20 +126,32 @@ def write_logp(logp: float, tolerance: float, high: float | None = None) -> str:
         logp: The number; NaN if it is not known.
         tolerance: By how many nats it may be wrong.
         high: Its upper bound, if `logp` is a lower one. Then the result is such as
-            "-1.234 to -1.2", or "≤ -1.2" if `logp` is -inf; one number if both ends
-            look alike.
+            "-1.24 to -1.20", or "≤ -1.2" if `logp` is -inf; one number if both ends
+            look alike. Otherwise the lower end is rounded down and the upper one up.
     """
+    nearest = _round_nats(logp, tolerance, _NEAREST)
+    if high is None or nearest == _round_nats(high, tolerance, _NEAREST):
+        return nearest
+    last = _round_nats(high, tolerance, _UP)
+    return f"≤ {last}" if logp == -math.inf else f"{_round_nats(logp, tolerance, _DOWN)} to {last}"
+
+
+def _round_nats(x: float, tolerance: float, direction: float) -> str:
+    """Return a number in nats with its last digit rounded in a direction."""
+    if not math.isfinite(x):
+        return "not known" if math.isnan(x) else str(x)
     decimals = 3 if tolerance <= _THREE_DECIMALS else 2 if tolerance <= _TWO_DIGITS else 1
-    first = "not known" if math.isnan(logp) else f"{logp:.{decimals}f}"
-    last = first if high is None else f"{high:.{decimals}f}"
-    if first == last:
-        return first
-    return f"≤ {last}" if logp == -math.inf else f"{first} to {last}"
+    unit = 10**decimals
+    rounded = round(x, decimals) if direction == _NEAREST else math.floor(x * unit + direction) / unit
+    return f"{rounded + 0.0:.{decimals}f}"  # -0.0 + 0.0 has no sign
 
 
-def nats(x: float, error: float = 0.0) -> str:
-    """Return a number of nats that may be off by `error`, such as "0.47 nats"."""
-    return f"{write_logp(x, error)} nats"
+def nats(x: float, error: float = 0.0, *, is_least: bool = False) -> str:
+    """Return a number of nats that may be off by `error`, such as "0.47 nats".
+
+    A lower bound is rounded down, and follows "at least".
+    """
+    return f"at least {_round_nats(x, error, _DOWN)} nats" if is_least else f"{write_logp(x, error)} nats"
 
 
 def ratio_words(ratio: float, error: float = 0.0, *, is_least: bool = False) -> str:
@@ -167,11 +190,6 @@ def rate(share: float) -> str:
     """
     is_near = 0 < share < 0.0005 or 0.9995 < share < 1
     return percent(share, 0.0) if is_near else f"{100 * share:.1f} %"
-
-
-def probability(p: float) -> str:
-    """Return a probability with four decimals, for columns of evaluation reports."""
-    return f"{p:.4f}" if p >= 0.00005 or p == 0 else f"{p:.0e}"
 
 
 def count(n: int, noun: str) -> str:

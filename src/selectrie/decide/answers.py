@@ -258,11 +258,11 @@ class _AnswerBase(JsonRecord):
 
     def _repr_html_(self) -> str:
         """Return the options with bars, for notebooks."""
-        return to_html(draw_answers({"": self}), before=[f"! {advice}" for advice in self.warnings])
+        return to_html(draw_answers([("", self)]), before=[f"! {advice}" for advice in self.warnings])
 
     def plot(self, *, ax: Axes | None = None) -> Axes:
         """Draw the options with matplotlib (extra `plot`), as a notebook shows them."""
-        return plot(draw_answers({"": self}), ax)
+        return plot(draw_answers([("", self)]), ax)
 
     def in_words(self) -> AnswerInWords:
         """Return the words of all reports for the answer."""
@@ -288,7 +288,11 @@ class _AnswerBase(JsonRecord):
         words = self.in_words()
         abstained = f", abstained: {self.abstained}" if self.abstained else ""
         numbers = f"p {words.probability}, confidence {words.confidence}, label mass {words.label_mass}"
-        return f"{type(self).__name__}({words.text}, {numbers}{abstained})"
+        return f"{type(self).__name__}({self._value_words()}, {numbers}{abstained})"
+
+    def _value_words(self) -> str:
+        """Return the value for a `repr`, in which long texts are cut."""
+        return self.in_words().text
 
     def _base_to_dict(self) -> dict[str, object]:
         """Return the shared fields, except selections, as JSON data."""
@@ -310,6 +314,7 @@ class ChoiceAnswer(_AnswerBase, Generic[T]):
             order. If all options were evaluated, they sum to 1.
         probability_high: Upper bound on the probability of each option that `top` did
             not evaluate, by value; empty if all were evaluated.
+        texts: The text of each option by value, which the model scores.
     """
 
     value: T
@@ -317,6 +322,7 @@ class ChoiceAnswer(_AnswerBase, Generic[T]):
     probability: float
     probabilities: Mapping[T, float] = field(hash=False)
     probability_high: Mapping[T, float] = field(hash=False)
+    texts: Mapping[T, str] = field(compare=False)
 
     def to_dict(self) -> dict[str, object]:
         """Return a dictionary that JSON can represent, with kind "choice".
@@ -336,7 +342,10 @@ class ChoiceAnswer(_AnswerBase, Generic[T]):
     def in_words(self) -> AnswerInWords:
         """Return the words of all reports for the answer; options best first."""
         best = sorted(self.probabilities, key=lambda value: -self.probabilities[value])
-        return self._describe(value_text(self.value), {value: value_text(value) for value in best})
+        return self._describe(quoted(self.text), {value: quoted(self.texts[value]) for value in best})
+
+    def _value_words(self) -> str:
+        return value_text(self.value)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
@@ -420,7 +429,10 @@ class ScoreAnswer(_AnswerBase):
     def in_words(self) -> AnswerInWords:
         """Return the words of all reports for the answer; levels in their order."""
         levels = {value: f"{value:g} {quoted(text)}" for value, text in self.legend.items()}
-        return self._describe(f"{self.score:.2f}, {quoted(self.level, REPR_CELLS)}", levels)
+        return self._describe(f"{self.score:.2f}, {quoted(self.level)}", levels)
+
+    def _value_words(self) -> str:
+        return f"{self.score:.2f}, {quoted(self.level, REPR_CELLS)}"
 
 
 Answer: TypeAlias = ChoiceAnswer[Any] | PredicateAnswer | ScoreAnswer
@@ -568,14 +580,14 @@ class Decision(JsonRecord, Mapping[str, Answer], Generic[V_co]):
         if self.error is not None:
             return table(("error",), [row(label(str(self.error), wide=True))], type(self.error).__name__)
         lines = [f"! {advice}" for advice in self.warnings]
-        return to_html(draw_answers(self.answers), before=lines)
+        return to_html(draw_answers(self.answers.items()), before=lines)
 
     def plot(self, *, ax: Axes | None = None) -> Axes:
         """Draw the options of each question with matplotlib (extra `plot`).
 
         Raises the error of a decision that has no answers.
         """
-        return plot(draw_answers(self._require_answers()), ax)
+        return plot(draw_answers(self.items()), ax)
 
     def __repr__(self) -> str:
         if self.error is not None:

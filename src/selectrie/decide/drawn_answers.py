@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple, Protocol
 
 from selectrie.core.notation import written_tolerance
@@ -45,9 +45,9 @@ class AnswerLike(Protocol):
     def in_words(self) -> AnswerInWords: ...
 
 
-def draw_answers(answers: Mapping[str, AnswerLike]) -> Drawing:
-    """Return the drawing of answers by the names of their questions; "" is no name."""
-    bars = [bar for name, answer in answers.items() for bar in _make_bars(name, answer)]
+def draw_answers(answers: Iterable[tuple[str, AnswerLike]]) -> Drawing:
+    """Return the drawing of answers, after the names of their questions; "" is none."""
+    bars = [bar for name, answer in answers for bar in _make_bars(name, answer)]
     title = "The answers and the probabilities of their options"
     return draw_bars(bars, title=title, heads=("answer", "probability", ""))
 

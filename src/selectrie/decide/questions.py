@@ -227,6 +227,7 @@ class Choice(Generic[T]):
             probability=evidence.probability,
             probabilities=evaluated,
             probability_high=evidence.probability_high,
+            texts=evidence.texts,
             **evidence.trust,
         )
 

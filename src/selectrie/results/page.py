@@ -236,7 +236,7 @@ class JointSelection(JsonRecord):
     def margin_words(self) -> str:
         """Return the margin as text: "0.5 nats" or "at least 0.5 nats"."""
         is_bound = self.certificate.open_mass > 0 or self.coverage_high is not None
-        return f"{'at least ' if is_bound else ''}{nats(self.margin, written_tolerance(self.signature))}"
+        return nats(self.margin, written_tolerance(self.signature), is_least=is_bound)
 
     def coverage_words(self) -> str:
         """Return the coverage as text, or its bounds."""

@@ -249,12 +249,7 @@ def _texts_of(answer: Answer) -> dict[Any, str]:
     """Return the text of each option by its value."""
     if isinstance(answer, PredicateAnswer):
         return {True: "true", False: "false"}
-    if isinstance(answer, ScoreAnswer):
-        return dict(answer.legend)
-    values, question = list(answer.probabilities), answer.conditions.get("question")
-    if isinstance(question, list) and len(question) - 2 == len(values):
-        return {value: str(option[0]) for value, option in zip(values, question[2:], strict=True)}
-    return {value: str(value) for value in values} | {answer.value: answer.text}
+    return dict(answer.legend if isinstance(answer, ScoreAnswer) else answer.texts)
 
 
 def _cells_of(answer: Answer) -> AnswerCells:

@@ -101,7 +101,7 @@ def margin_words(selection: SelectionLike) -> str:
         return "unknown"
     runner = next_choice(selection)
     error = error_of(selection, selection.index, *([] if runner is None else [runner]))
-    return f"{'at least ' if is_bound else ''}{nats(selection.margin, error)}"
+    return nats(selection.margin, error, is_least=is_bound)
 
 
 def _share_tolerance(selection: SelectionLike) -> float:
@@ -287,7 +287,7 @@ def proof_sentence(selection: SelectionLike) -> str:
 
 def gap_words(bound_gap: float, tolerance: float) -> str:
     """Return how far behind the rest is, after a comma; "" if there is no rest."""
-    return f", the rest at least {nats(bound_gap, tolerance)} behind" if math.isfinite(bound_gap) else ""
+    return f", the rest {nats(bound_gap, tolerance, is_least=True)} behind" if math.isfinite(bound_gap) else ""
 
 
 def cost_sentence(cost: Cost) -> str:

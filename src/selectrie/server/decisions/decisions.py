@@ -219,8 +219,10 @@ def decisions_response(request: DecisionRequest, decision: Decision, model: str)
 def _draw(request: DecisionRequest, decision: Decision) -> dict[str, Any]:
     """Return the field `drawing` of a response: the answers as bars."""
     names = {one.path: one.name or one.path for one in request.asked}
-    labels = {path: str(value) for of_one in request.labels.values() for path, value in of_one.items()}
-    shown = {labels.get(path) or names.get(path, path): answer for path, answer in decision.items()}
+    for question, labels in request.labels.items():
+        lead = f"{names[question]}: " if len(request.asked) > 1 else ""
+        names |= {path: f"{lead}{label}" for path, label in labels.items()}
+    shown = [(names.get(path, path), answer) for path, answer in decision.items()]
     return {"drawing": {"bars": draw_answers(shown).to_dict()}}
 
 
