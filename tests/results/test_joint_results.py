@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import FrozenInstanceError
+from dataclasses import FrozenInstanceError, replace
 from enum import Enum
 
 import pytest
@@ -98,6 +98,14 @@ def test_the_text_shows_the_first_and_counts_the_rest():
     assert "proved=False" in shown[0]
     assert shown[1] == "  1. 'plate and sword'  p 60 %  logp -1.500"
     assert shown[-1] == "  … 3 more"
+
+
+def test_a_margin_has_the_digits_that_its_two_texts_leave():
+    """It is the difference of two sums of rows, which may move by more than one row."""
+    found = selection(2)
+    for near_margin, words in ((0.0, "1.000 nats"), (0.007, "1.00 nats"), (0.4, "1.0 nats")):
+        certificate = replace(found.certificate, near_margin=near_margin, open_mass=0.0)
+        assert replace(found, certificate=certificate).margin_words() == words
 
 
 def test_the_picture_is_escaped_and_has_the_text_of_each_slot():

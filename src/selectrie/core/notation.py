@@ -118,13 +118,13 @@ def write_logp(logp: float, tolerance: float, high: float | None = None) -> str:
     """Return a log-probability, or another number in nats, such as "-1.234".
 
     It has three decimals up to a tolerance of 0.0005 nats (f32 weights), two up to 0.05
-    (f16), and one above (quantised weights). Up to 0.5 nats, the tolerance therefore
-    moves the last digit by at most five. Most rows move by far less, so there is always
-    one decimal.
+    (f16), and one above (quantised weights). Up to 0.5 nats, the tolerance of one row
+    therefore moves the last digit by at most five, and a sum of n rows by √n as much.
+    Most rows move by far less, so there is always one decimal.
 
     Args:
         logp: The number; NaN if it is not known.
-        tolerance: By how many nats it may be wrong.
+        tolerance: By how many nats a row of it may be wrong.
         high: Its upper bound, if `logp` is a lower one. Then the result is such as
             "-1.24 to -1.20", or "≤ -1.2" if `logp` is -inf; one number if both ends
             look alike. Otherwise the lower end is rounded down and the upper one up.

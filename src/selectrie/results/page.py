@@ -9,12 +9,13 @@ from html import escape
 from itertools import groupby
 from typing import Any, Protocol
 
-from selectrie.core.notation import cut, nats, percent, percent_between, quoted, write_logp, written_tolerance
+from selectrie.core.notation import cut, nats, percent, quoted, write_logp, written_tolerance
 from selectrie.core.types import Cost, ModelIdentity
 from selectrie.errors import OptionError
 from selectrie.options.checks import ReadOnlyDict
 from selectrie.results.advice import Advice, notes_advice
 from selectrie.results.drawing.bars import draw_bars, make_bar, more_words
+from selectrie.results.drawing.sentences import coverage_words, joint_error
 from selectrie.results.drawing.shapes import to_html
 from selectrie.results.plain import (
     REPR_CELLS,
@@ -236,13 +237,11 @@ class JointSelection(JsonRecord):
     def margin_words(self) -> str:
         """Return the margin as text: "0.5 nats" or "at least 0.5 nats"."""
         is_bound = self.certificate.open_mass > 0 or self.coverage_high is not None
-        return nats(self.margin, written_tolerance(self.signature), is_least=is_bound)
+        return nats(self.margin, joint_error(self), is_least=is_bound)
 
     def coverage_words(self) -> str:
         """Return the coverage as text, or its bounds."""
-        high = self.coverage_high
-        high = self.coverage + self.certificate.open_mass if high is None else high
-        return percent_between(self.coverage, high, written_tolerance(self.signature))
+        return coverage_words(self)
 
     def _repr_html_(self) -> str:
         """Return the best assignments with bars, for notebooks."""

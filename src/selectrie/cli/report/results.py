@@ -54,6 +54,7 @@ from selectrie.results.drawing.sentences import (
     belief_sentence,
     cost_sentence,
     error_of,
+    joint_error,
     logp_words,
     score_words,
     set_words,
@@ -455,7 +456,7 @@ def _joint_facts(record: JointSelection) -> list[tuple[str, str]]:
     """Return the facts of a joint block: the assignment, proof, ending and cost."""
     certificate = record.certificate
     tolerance = written_tolerance(record.signature)
-    ahead = ahead_words(record.margin, record.margin_words(), is_joint=True, error=tolerance)
+    ahead = ahead_words(record.margin, record.margin_words(), is_joint=True, error=joint_error(record))
     ahead = ahead if math.isfinite(record.margin) else "no other assignment"
     chosen = f"{', '.join(map(quoted, record.best.texts))} p {percent(record.probability, tolerance)}, {ahead}"
     proof = (

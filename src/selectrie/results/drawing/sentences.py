@@ -18,7 +18,7 @@ from selectrie.core.notation import (
     written_tolerance,
 )
 from selectrie.core.types import Cost
-from selectrie.results.drawing.inputs import SelectionLike
+from selectrie.results.drawing.inputs import HasCoverage, SelectionLike
 from selectrie.results.records import ChoiceScore
 
 
@@ -62,6 +62,11 @@ def error_of(selection: SelectionLike, *choices: int) -> float:
     trie = selection.choices.trie
     n_rows = sum(int(trie.depth[trie.path_node[trie.path_of[choice]]]) + 1 for choice in choices)
     return (selection.signature.tolerance or 0.0) * math.sqrt(n_rows)
+
+
+def joint_error(result: HasCoverage) -> float:
+    """Return by how many nats batching may move the margin of a joint block."""
+    return result.certificate.near_margin or written_tolerance(result.signature)
 
 
 def set_words(selection: SelectionLike, choice: int) -> str:
@@ -236,11 +241,11 @@ def belief_sentence(share: str, whole: str) -> str:
     return f"how much {of} is not known" if share == "not known" else f"{share} {of}"
 
 
-def coverage_words(selection: SelectionLike) -> str:
+def coverage_words(result: HasCoverage) -> str:
     """Return the coverage, or its bounds, as text."""
-    high = selection.coverage_high
-    high = selection.coverage + selection.certificate.open_mass if high is None else high
-    return percent_between(selection.coverage, high, written_tolerance(selection.signature))
+    high = result.coverage_high
+    high = result.coverage + result.certificate.open_mass if high is None else high
+    return percent_between(result.coverage, high, written_tolerance(result.signature))
 
 
 def greedy_sentence(selection: SelectionLike) -> str:
