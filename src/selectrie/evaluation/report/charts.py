@@ -424,7 +424,7 @@ def draw_pairs(
     order = sorted(range(n), key=lambda i: (not kinds[i], -abs(change[i])))
     outline = [make_item("mean", *np.mean(rows, axis=0).tolist()), *(items[i] for i in order[:MAX_ITEMS])]
     if n > MAX_ITEMS:
-        outline.append(Item(f"{count(n - MAX_ITEMS, 'item')} more, whose probability moved less"))
+        outline.append(Item(f"{count(n - MAX_ITEMS, 'item')} more"))
     keys: list[_Key] = [(partial(_pair_mark, kind=kind), marks[kind][0]) for kind in ("win", "alt")]
     return _finish(about, (_SQUARE, y.start + 46), shapes, outline, [*keys, (_dot_key("sheer"), "others")])
 
