@@ -104,7 +104,7 @@ def test_a_set_the_model_does_not_expect_is_said_plainly():
     report = " ".join(shown(results.selection_report(unlikely(top_tokens=wanted))).split())
     assert "! coverage the model expects something else than these choices." in report
     assert r"It expects '\n' 60 %, '<|im_end|>' 8.0 %." in report
-    assert "leading space" in report
+    assert "leading space" not in report
     assert "thinks before it answers" in report
     assert "--chat" not in report
     assert "See --user" in shown(results.selection_report(unlikely(skips_template=True)))

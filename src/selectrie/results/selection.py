@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, overload
 
@@ -288,18 +288,17 @@ class Selection(JsonRecord):
         tokens = self._next_tokens()
         if not tokens:
             return _GLUED_CAUSE if _WORD_END.search(self.healed) else ""
-        return _SPACE_CAUSE if self._share(tokens, spaced=True) > _LARGE_SHARE else ""
+        return _SPACE_CAUSE if self._share(tokens, lambda piece: piece.startswith(b" ")) > _LARGE_SHARE else ""
 
     def _has_extra_space(self) -> bool:
-        """Return whether all choices begin with a space, and the model expects none."""
-        is_glued = self._share(self._next_tokens(), spaced=False) > _LARGE_SHARE
-        return is_glued and all(piece[:1] == b" " for piece, _ in self._beginnings())
+        """Return whether all choices begin with a space where a word is expected."""
+        share = self._share(self._next_tokens(), lambda piece: bool(piece[:1].strip()))
+        return share > _LARGE_SHARE and all(piece[:1] == b" " for piece, _ in self._beginnings())
 
-    def _share(self, tokens: Iterable[TokenScore], *, spaced: bool) -> float:
-        """Return the probability of those tokens that begin with a space, or do not."""
-        n = len(self.healed)
-        found = (token.logp for token in tokens if token.piece[n:].startswith(b" ") == spaced)
-        return sum(math.exp(logp - self.log_heal) for logp in found)
+    def _share(self, tokens: Iterable[TokenScore], is_such: Callable[[bytes], bool]) -> float:
+        """Return the probability of those tokens whose unhealed bytes are such."""
+        logps = (token.logp for token in tokens if is_such(token.piece[len(self.healed) :]))
+        return sum(math.exp(logp - self.log_heal) for logp in logps)
 
     @property
     def text(self) -> str:
