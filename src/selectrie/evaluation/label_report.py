@@ -116,7 +116,7 @@ class LabelReport(JsonRecord):
 
     @property
     def figures(self) -> dict[str, LabelFigures]:
-        """Return the figures by what they are of: "as it is", and "calibrated …"."""
+        """Return the figures by name, "as it is" and perhaps "calibrated …"."""
         by = f" ({self.method}, {self.folds} parts)" if self.method else ""
         return {"as it is": self.before} | ({} if self.after is None else {f"calibrated{by}": self.after})
 
