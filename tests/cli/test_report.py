@@ -98,6 +98,14 @@ def test_the_trie_marks_winner_greedy_and_pruned_without_colour():
     )
 
 
+def test_a_tie_has_no_winner_in_the_trie():
+    """Each choice that shares the first place has the same mark, which the legend explains."""
+    report = shown(results.selection_report(answer((" a", 0.25), (" b", 0.25), (" c", 0.1), is_tie=True), explain=True))
+    legend, _, *lines = report[report.index("= tied") :].splitlines()
+    assert legend == "= tied for first   ~ masked greedy   × pruned   numbers: log-probabilities"
+    assert [(line[0], line[-6:].strip()) for line in lines] == [("=", "p 42 %"), ("=", "p 42 %"), (" ", "p 17 %")]
+
+
 def test_a_set_the_model_does_not_expect_is_said_plainly():
     """Low coverage shows what the model wanted instead, control tokens by name, and the usual causes."""
     wanted = (TokenScore(5, b"\n", math.log(0.6)), TokenScore(6, b"", math.log(0.08), "<|im_end|>"))

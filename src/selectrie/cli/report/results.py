@@ -25,7 +25,7 @@ from selectrie.cli.report.summaries import (
     text_score_facts,
     unnamed_model,
 )
-from selectrie.cli.report.terminal import GREEDY_MARK, LEGEND, WINNER_MARK, Units, make_table, tree_lines
+from selectrie.cli.report.terminal import GREEDY_MARK, WINNER_MARK, Units, make_table, tree_legend, tree_lines
 from selectrie.core.notation import (
     count,
     percent,
@@ -85,8 +85,8 @@ def selection_report(
     facts = [*selection_facts(selection, explain=explain), *unnamed_model(unnamed)]
     parts: list[RenderableType] = [ranking(selection, top), Text(), facts_table(facts)]
     if explain:
-        lines = tree_lines(selection.trie(limit), lambda index: _end(selection, index))
-        parts += [Text(), Text(LEGEND, _GREY), *lines]
+        view = selection.trie(limit)
+        parts += [Text(), Text(tree_legend(view), _GREY), *tree_lines(view, lambda index: _end(selection, index))]
     return Group(*parts)
 
 

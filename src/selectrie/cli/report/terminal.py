@@ -124,18 +124,23 @@ def make_table(*columns: str, texts: Collection[int], style: str = "bold") -> Ta
     return table
 
 
-WINNER_MARK, GREEDY_MARK, PRUNED_MARK = "*", "~", "×"
-LEGEND = f"{WINNER_MARK} joint winner   {GREEDY_MARK} masked greedy   {PRUNED_MARK} pruned   numbers: log-probabilities"
+WINNER_MARK, TIED_MARK, GREEDY_MARK, PRUNED_MARK = "*", "=", "~", "×"
 
 _WINNER, _GREEDY, _PRUNED, _GUIDE = "bold green", "yellow", "bright_black", "bright_black"
+
+
+def tree_legend(view: TrieView) -> str:
+    """Return the meaning of the marks of `tree_lines`."""
+    first = f"{TIED_MARK} tied for first" if view.tied else f"{WINNER_MARK} joint winner"
+    return f"{first}   {GREEDY_MARK} masked greedy   {PRUNED_MARK} pruned   numbers: log-probabilities"
 
 
 def tree_lines(view: TrieView, label: Callable[[int], str], *, root: str = "(prompt)") -> list[Text]:
     """Return one line for each node of a trie, depth first, heaviest siblings first.
 
-    Each line begins with a gutter of two marks (`LEGEND`). Choices that are not shown
-    are counted: on the node's own line if nothing below it is shown, else on a last
-    line below.
+    Each line begins with two marks (`tree_legend`). Choices that are not shown are
+    counted: on the node's own line if nothing below it is shown, else on a last line
+    below.
 
     Args:
         view: The part of the trie to show.
@@ -172,7 +177,8 @@ def _node_line(view: TrieView, node: int, lead: str, label: Callable[[int], str]
     pruned, winner, greedy = view.pruned[node], view.on_winner[node], view.on_greedy[node]
     style = _WINNER if winner else _GREEDY if greedy else _PRUNED if pruned else ""
     line = Text(no_wrap=True, overflow="ellipsis")
-    line.append(PRUNED_MARK if pruned else WINNER_MARK if winner else " ", style)
+    first = TIED_MARK if view.tied else WINNER_MARK
+    line.append(PRUNED_MARK if pruned else first if winner else " ", style)
     line.append(GREEDY_MARK if greedy else " ", _GREEDY if greedy else "")
     line.append(f" {lead}", _GUIDE)
     line.append(quoted_bytes(view.piece[node]) if node else root, style)
