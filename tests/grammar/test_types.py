@@ -300,6 +300,7 @@ def test_choices_are_exactly_these_texts():
     [
         ([], "the list of choices is empty"),
         ("ab", "a single text"),
+        (int, "give a list of texts"),
         (["a", 5], "choice 1 is '5'"),
         (["a", "\ud800"], "choice 1 contains the surrogate"),
     ],

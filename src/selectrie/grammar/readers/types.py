@@ -348,6 +348,8 @@ def list_of_choices(texts: Iterable[str]) -> TextList:
     """
     if isinstance(texts, str | bytes):
         raise GrammarError(f"the choices are a single text, {clipped(str(texts))}; give a list of texts")
+    if not isinstance(texts, Iterable):
+        raise GrammarError(f"the choices are {clipped(repr(texts))}; give a list of texts")
     options: dict[str, None] = {}
     for index, text in enumerate(texts):
         if not isinstance(text, str):
