@@ -339,7 +339,7 @@ def test_an_open_field_is_searched_and_has_lower_bounds():
     assert [one.probability_low for one in found.top(9)] == sorted(
         (one.probability_low for one in found.top(9)), reverse=True
     )
-    assert "p not known" in repr(found)
+    assert "p at least" in repr(found)
     assert found.to_dict()["probability"] is None
 
 

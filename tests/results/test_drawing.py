@@ -23,6 +23,7 @@ from selectrie.core.notation import (
     cut,
     nats,
     percent,
+    percent_at_least,
     percent_between,
     ratio_words,
     show_bytes,
@@ -401,6 +402,18 @@ def numbers_in(items: Any) -> Iterator[Any]:
     for one in items:
         yield from one["numbers"]
         yield from numbers_in(one["children"])
+
+
+@given(low=st.floats(0, 1), tolerance=TOLERANCES)
+def test_lower_bounds_hold_and_are_never_lost(low: float, tolerance: float):
+    """Small ones have a digit more than percentages, and no bound reads larger than it is."""
+    words = percent_at_least(low, tolerance)
+    value = float(words.removeprefix("at least").strip("<>≈% ")) / 100 if words != "not known" else 0.0
+    assert (words == "not known") == (low == 0)
+    assert value <= low * (1 + 1e-6) or words.startswith(">") or percent(low, tolerance) == percent(1.0, tolerance)
+    assert [percent_at_least(p, 0.0) for p in (0.00029, 4.62e-4, 5e-8, 0.25)] == [
+        *("at least 0.02 %", "at least 0.04 %", "at least 5e-06 %", "at least 25 %")
+    ]
 
 
 def test_texts_are_drawn_with_probabilities_and_what_is_left_out():

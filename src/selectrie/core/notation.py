@@ -114,6 +114,17 @@ def percent_between(low: float, high: float, tolerance: float) -> str:
     return f"{first} to {last.removeprefix('≈ ') if first.startswith('≈') else last}"
 
 
+def percent_at_least(low: float, tolerance: float) -> str:
+    """Return a lower bound of a probability, such as "at least 12 %".
+
+    Below 0.1 % it has one digit, rounded down, so that several bounds can be compared.
+    """
+    if not 0 < low < _LEAST:
+        return percent_between(low, 1.0, tolerance)
+    step = 10.0 ** math.floor(math.log10(100 * low))
+    return f"at least {math.floor(100 * low / step * (1 + 1e-9)) * step:.1g} %"
+
+
 def write_logp(logp: float, tolerance: float, high: float | None = None) -> str:
     """Return a log-probability, or another number in nats, such as "-1.234".
 

@@ -8,7 +8,7 @@ from collections.abc import Hashable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Generic, TypeVar
 
-from selectrie.core.notation import UNKNOWN, percent_between, written_tolerance
+from selectrie.core.notation import UNKNOWN, percent_at_least, percent_between, written_tolerance
 from selectrie.core.types import Cost
 from selectrie.errors import InternalError, SelectrieError
 from selectrie.results.advice import LOW_COVERAGE, Advice
@@ -84,8 +84,9 @@ class Marginal(JsonRecord, Mapping[Hashable, "float | None"]):
 
     def share_words(self, value: Hashable) -> str:
         """Return the probability of a value as text, or its bounds."""
-        high = 1.0 if self.probabilities[value] is None else self.high[value]
-        return percent_between(self.low[value], high, self.tolerance)
+        if self.probabilities[value] is None:
+            return percent_at_least(self.low[value], self.tolerance)
+        return percent_between(self.low[value], self.high[value], self.tolerance)
 
 
 _UNEXPECTED = (
@@ -313,14 +314,15 @@ class Extraction(JsonRecord, Generic[T]):
 
     def share_words(self, value: ExtractedValue[T]) -> str:
         """Return the probability of a value as text, or its bounds."""
-        high = 1.0 if value.probability is None else value.probability_high
-        return percent_between(value.probability_low, high, self.tolerance)
+        if value.probability is None:
+            return percent_at_least(value.probability_low, self.tolerance)
+        return percent_between(value.probability_low, value.probability_high, self.tolerance)
 
     def coverage_words(self) -> str:
         """Return the coverage as text, or its bounds."""
         if self.selection is not None:
             return coverage_words(self.selection)
-        return percent_between(self.coverage, 1.0, self.tolerance)
+        return percent_at_least(self.coverage, self.tolerance)
 
     @property
     def tolerance(self) -> float:

@@ -262,10 +262,10 @@ class AutomatonSearch(AutomatonTask[AutomatonOutcome]):
     def _width(self) -> int:
         """Return the maximum number of nodes of the next call.
 
-        It is a multiple of `fill_rows`, and grows once a text was found. Until then,
-        calls are short, since each takes the first path one token further.
+        It is a multiple of `fill_rows`, and grows with the search. Until there is a
+        text it grows slowly, since each call takes the first path one token further.
         """
-        grown = self.n_evaluated // 4 if len(self._finished) else 0
+        grown = self.n_evaluated // (4 if len(self._finished) else 16)
         return -(-max(self._spec.search.width, grown) // self._fill_rows) * self._fill_rows
 
     def _threshold(self) -> float:
