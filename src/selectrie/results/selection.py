@@ -20,6 +20,7 @@ from selectrie.results.drawing.pieces import cut_strip, why_no_strip
 from selectrie.results.drawing.plot import plot_picture
 from selectrie.results.drawing.sentences import (
     coverage_words,
+    is_tied,
     logp_words,
     margin_words,
     notebook_lines,
@@ -389,12 +390,15 @@ class Selection(JsonRecord):
             probability=self.choices.probability,
             fold=fold,
         )
-        tied = frozenset(np.flatnonzero(self.choices.score == self.score).tolist() if self.is_tie else ())
+        view = replace(view, tolerance=written_tolerance(self.signature))
+        if not self.is_tie:
+            return view
+        tied = frozenset(choice for choice in range(len(self.choices)) if is_tied(self, choice))
         on_winner = list(view.on_winner)
         for node in range(len(view) - 1, 0, -1):
             on_winner[node] |= view.choice[node] in tied
             on_winner[view.parent[node]] |= on_winner[node]
-        return replace(view, on_winner=tuple(on_winner), tolerance=written_tolerance(self.signature), tied=tied)
+        return replace(view, on_winner=tuple(on_winner), tied=tied)
 
     def to_dict(self) -> dict[str, object]:
         """Return a dictionary ready for JSON, with `format` and kind "selection".

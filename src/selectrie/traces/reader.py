@@ -99,7 +99,8 @@ def read_trace(path: Path) -> Trace:
                 else:
                     builder.add(record)
             if builder is None:
-                raise records.PayloadError("it ends before its header, so nothing was recorded")  # noqa: TRY301 - as the checks
+                reason = "it ends before its header, so nothing was recorded"
+                raise records.PayloadError(reason)  # noqa: TRY301 - as the checks
             builder.trace.tail = blocks.tail
             return builder.trace
     except (BlockError, records.PayloadError) as error:
